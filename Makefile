@@ -1,0 +1,44 @@
+# The index of what can be done here; `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Small steps on small models: one thread per process, one process per core.
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fmt lint types tests clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (once; a minute or two) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedcore needs Python 3.11 or newer; try make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: $(READY) ## compare FedCore with its three baselines on Synthetic(1, 1); table and plots
+	@$(BIN)/fedcore compare --benchmark synthetic-1-1 --stragglers 10,30 --rounds 100 --seed 0 \
+	  --out runs/synthetic-1-1 --overwrite
+
+test: check ## everything CI checks: format, lint, types, tests
+
+check: lint types tests
+
+lint: $(READY) ## format check and lint
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(READY) ## mypy --strict
+	@$(BIN)/mypy
+
+tests: $(READY) ## the tests, on two processes
+	@$(BIN)/python -m pytest -q -n 2
+
+fmt: $(READY) ## format and sort imports
+	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
+
+clean: ## remove the environment and every cache
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -1,0 +1,1 @@
+"""Where the coreset gets built: how large (budget), from what (proxies), by whom (selectors)."""

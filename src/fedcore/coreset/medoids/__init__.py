@@ -1,0 +1,1 @@
+"""The k-medoids solver: exact on a distance matrix."""

@@ -1,0 +1,1 @@
+"""One coreset method per file; the file name is the method's name."""

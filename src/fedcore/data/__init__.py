@@ -1,0 +1,1 @@
+"""One dataset per file; each has ``load`` and names its benchmarks."""

@@ -1,0 +1,27 @@
+"""The errors a caller may want to catch; each message says what, which value, what to do."""
+
+from __future__ import annotations
+
+
+class FedCoreError(Exception):
+    """Anything the package refuses; the command line prints it and exits with code 2."""
+
+
+class UnknownPlugin(FedCoreError):
+    """A strategy, selector, dataset or model of that name does not exist."""
+
+
+class BadOption(FedCoreError, ValueError):
+    """An option has a value it cannot have."""
+
+
+class BadData(FedCoreError, ValueError):
+    """A dataset holds something no model can train on."""
+
+
+class DatasetUnavailable(FedCoreError):
+    """The files of a dataset are not where they were looked for."""
+
+
+class BadRecord(FedCoreError):
+    """A file of results cannot be read as one."""

@@ -1,0 +1,66 @@
+"""Plug-ins by file name: a file in a plug-in folder is an entry of that kind.
+
+``strategies/fed_prox.py`` would be the strategy ``fed-prox``: underscores in file names are
+hyphens in names. A name that ends in ``.py`` is a path to a file of the user's own, so a new
+method can be tried without touching the package. Files whose name starts with an underscore
+are helpers. Nothing is imported until it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from fedcore.errors import UnknownPlugin
+
+KINDS = {
+    "strategy": "fedcore.strategies",
+    "selector": "fedcore.coreset.selectors",
+    "dataset": "fedcore.data",
+    "model": "fedcore.models",
+}
+
+
+def names(kind: str) -> list[str]:
+    """Names of all plug-ins of a kind, read from its folder."""
+    package = importlib.import_module(KINDS[kind])
+    found = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
+
+
+def load(kind: str, name: str) -> ModuleType:
+    """Import the plug-in ``name``, or the user's file when ``name`` ends in ``.py``."""
+    if name.endswith(".py"):
+        return _load_file(kind, Path(name))
+    if name not in names(kind):
+        raise UnknownPlugin(unknown(kind, name, names(kind)))
+    return importlib.import_module(f"{KINDS[kind]}.{name.replace('-', '_')}")
+
+
+def summary(kind: str, name: str) -> str:
+    """The first sentence of a plug-in's documentation."""
+    return (load(kind, name).__doc__ or "").strip().split("\n")[0]
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The one sentence for a name that does not exist, with the nearest that does."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return f"no {kind} named {name!r}; {hint} (see 'fedcore list')"
+
+
+def _load_file(kind: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UnknownPlugin(f"no {kind} file at {str(path)!r}; check the path, or use a name")
+    spec = importlib.util.spec_from_file_location(f"fedcore_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UnknownPlugin(f"{str(path)!r} is not a Python file that can be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,24 @@
+"""Randomness by name: one independent stream for each thing that is drawn.
+
+A stream is a function of the experiment's seed and a path such as
+``("shuffle", round, client, phase)``. Nothing else: not of the strategy, the executor, the
+device or the order in which clients happen to be processed. Two strategies of a comparison
+therefore see the same cohorts and the same shuffles, and a run can resume at any round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def stream(seed: int, *path: str | int) -> np.random.Generator:
+    """Return the generator that belongs to ``path`` under ``seed``.
+
+    >>> int(stream(0, "cohort", 3).integers(1000)) == int(stream(0, "cohort", 3).integers(1000))
+    True
+    """
+    name = "/".join(f"{type(part).__name__}:{part}" for part in path)
+    digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+    return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])

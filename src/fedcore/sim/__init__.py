@@ -1,0 +1,1 @@
+"""A simulated fleet of clients and the rounds it trains for."""

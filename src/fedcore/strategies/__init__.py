@@ -1,0 +1,1 @@
+"""One strategy per file; each decides, per client, how much work on how much data."""

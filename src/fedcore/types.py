@@ -1,0 +1,181 @@
+"""The nouns of the package; this module imports nothing of ours.
+
+Symbols of the paper (section 3.1) and the words that stand for them here:
+
+=========  =======================================================================
+m^i        ``ClientProfile.num_samples``
+c^i        ``ClientProfile.capability``, samples processed per second
+τ          ``deadline``, seconds a round may last
+E          ``epochs`` of local training a round asks for
+b^i        ``CoresetSpec.budget``, the largest coreset that meets the deadline
+S^i, δ^i   ``Coreset.indices``, ``Coreset.weights``
+w          ``Params``
+=========  =======================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+ClientId = int
+Params = Mapping[str, Tensor]
+Generator = np.random.Generator
+
+
+class Weighting(StrEnum):
+    """How coreset weights δ enter a mini-batch (docs/adr/0005-weights-in-a-batch.md)."""
+
+    SCALED = "scaled"  # (b/m) δ_j / |B|: the expected step is the full-set step
+    NORMALISED = "normalised"  # δ_j / Σ_B δ: what the authors' code does; biased
+    PROPORTIONAL = "proportional"  # draw j with probability δ_j / m, plain mean
+
+
+class Path(StrEnum):
+    """Which way a client went through a round, as ``rounds.jsonl`` names it."""
+
+    FULL = "full"  # E epochs on everything
+    PARTIAL = "partial"  # fewer epochs, on everything
+    CORESET = "coreset"  # one epoch on everything, the rest on a coreset
+    STATIC_CORESET = "static-coreset"  # only a coreset: not even one full pass fits
+    SAT_OUT = "sat-out"  # no work at all
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProfile:
+    """What the server knows of a client: how much data, how fast."""
+
+    num_samples: int
+    capability: float
+
+    def seconds(self, work: int) -> float:
+        """Time to process ``work`` samples: work / c^i (section 3.1)."""
+        return work / self.capability
+
+
+@dataclass(frozen=True, slots=True)
+class CoresetSpec:
+    """What coreset to build; never which samples, since only the client may know those."""
+
+    budget: int
+    selector: str
+    proxy: str
+    weighting: Weighting = Weighting.SCALED
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Some epochs on one set of samples; ``coreset=None`` means all of them."""
+
+    epochs: int
+    coreset: CoresetSpec | None = None
+
+    def work(self, num_samples: int) -> int:
+        """Samples this phase processes on a client that holds ``num_samples``."""
+        size = num_samples if self.coreset is None else min(self.coreset.budget, num_samples)
+        return self.epochs * size
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlan:
+    """All a server tells a client to do in a round; no phases means: sit this one out."""
+
+    phases: tuple[Phase, ...]
+    path: Path
+    prox_mu: float = 0.0
+
+    def work(self, num_samples: int) -> int:
+        """Samples processed under this plan: what the virtual clock charges."""
+        return sum(phase.work(num_samples) for phase in self.phases)
+
+
+SIT_OUT = LocalPlan(phases=(), path=Path.SAT_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Coreset:
+    """A weighted subset: ``indices`` [b] sorted and unique, ``weights`` [b], Σ weights = m."""
+
+    indices: Tensor
+    weights: Tensor
+    objective: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientData:
+    """One client's samples: ``x`` [m, ...] and integer labels ``y`` [m]."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return self.y.shape[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedDataset:
+    """Training data per client, and held-out data that no client trains on."""
+
+    clients: Mapping[ClientId, ClientData]
+    test: ClientData | None
+    num_classes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """How a local SGD step is taken."""
+
+    learning_rate: float
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one client is asked to do: all that crosses the network beside the model."""
+
+    client_id: ClientId
+    plan: LocalPlan
+    round_number: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUpdate:
+    """What one client answers; holds no data, labels or sample indices."""
+
+    client_id: ClientId
+    params: Params
+    num_samples: int
+    copies: int = 1  # how often the cohort drew this client (selection with replacement)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A way to deal with slow clients: a decision per client, and how answers are merged."""
+
+    plan: Callable[[ClientProfile, float, int], LocalPlan]  # (client, τ, E)
+    aggregate: Callable[[Params, Sequence[LocalUpdate]], Params]
+    meets_deadline: bool  # FedAvg alone says False
+
+
+class Executor(Protocol):
+    """Runs assignments; data is bound at construction, since a real server never has it."""
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Train every assignment from ``params``; answers come in the same order."""
+        ...
+
+
+class Select(Protocol):
+    """A coreset method: which of the points to keep, and with what weights."""
+
+    def __call__(
+        self, points: Tensor, budget: int, *, labels: Tensor, generator: Generator
+    ) -> Coreset:
+        """Pick at most ``budget`` of the ``points`` [m, d]."""
+        ...
