@@ -179,3 +179,46 @@ class Select(Protocol):
     ) -> Coreset:
         """Pick at most ``budget`` of the ``points`` [m, d]."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRecord:
+    """What one client of a cohort did in a round, as the server saw it."""
+
+    client_id: ClientId
+    path: Path
+    copies: int
+    work: int  # samples processed
+    seconds: float
+    coreset_budget: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """One round: how long it took and how good the model is after it."""
+
+    number: int
+    seconds: float
+    deadline: float
+    clients: tuple[ClientRecord, ...]
+    rejected: int  # answers with NaN or infinity in them, which were left out
+    train_loss: float
+    train_accuracy: float
+    test_loss: float | None
+    test_accuracy: float | None
+    wall_seconds: float
+
+    @property
+    def time(self) -> float:
+        """Length of the round in units of the deadline; above 1 is late."""
+        return self.seconds / self.deadline
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """Which run of a comparison: a strategy at a share of stragglers, with a seed."""
+
+    benchmark: str
+    strategy: str
+    stragglers: float
+    seed: int

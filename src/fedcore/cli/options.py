@@ -1,0 +1,88 @@
+"""Command-line options made from the fields of ``Experiment``: one place per option."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcore.config import Experiment, option_fields, read_toml, resolve
+from fedcore.data import _benchmark
+from fedcore.errors import BadOption
+
+
+def with_experiment_options(
+    *, without: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add every option of ``Experiment`` to a command that takes them as ``**given``.
+
+    The command gets only what was typed, so that a TOML file can hold the rest.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        added = [
+            _parameter(name) for name in (*option_fields(), "data") if name not in without
+        ]
+        parameters = [*own, *added]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
+    """The experiment that a TOML file and the command line describe together."""
+    typed = {name: value for name, value in given.items() if value not in (None, [])}
+    if "data" in typed:
+        typed["data"] = dict(_pair(text) for text in typed["data"])
+    from_file = read_toml(config) if config is not None else {}
+    if "data" in typed and isinstance(from_file.get("data"), dict):
+        typed["data"] = {**from_file["data"], **typed["data"]}
+    return resolve({**from_file, **typed}, _hyperparameters)
+
+
+def _hyperparameters(benchmark: str, preset: str) -> Any:
+    return _benchmark.find(benchmark).hyperparameters(preset)
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    flag = "--" + name.replace("_", "-")
+    kind: Any
+    if name == "data":
+        help_text = "Further option of the dataset, e.g. --data clients=100; may be repeated."
+        kind = Annotated[list[str] | None, typer.Option(flag, help=help_text)]
+    else:
+        field = option_fields()[name]
+        hint = typing.get_type_hints(Experiment)[name]
+        shown = ",".join(map(_text, field.default)) if isinstance(field.default, tuple) else None
+        option = typer.Option(
+            flag,
+            help=f"{field.metadata['help']} [dim]\\[{shown or _text(field.default)}][/dim]",
+            rich_help_panel=field.metadata["panel"],
+            metavar={int: "NUMBER", float: "NUMBER", str: "NAME"}.get(hint, "LIST"),
+        )
+        kind = Annotated[(hint if hint in (int, float) else str) | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _pair(text: str) -> tuple[str, int | float | str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise BadOption(f"data must look like KEY=VALUE, as in clients=100, got {text!r}")
+    for kind in (int, float):
+        try:
+            return key, kind(value)
+        except ValueError:
+            continue
+    return key, value

@@ -1,0 +1,269 @@
+"""An experiment's options: one frozen record, the same for TOML, command line and Python.
+
+Every option is one field here, with its help, its check and its default; the command line and
+the TOML reader are made from these fields. Values are looked up in this order: command line,
+TOML file, the preset's hyper-parameters for the benchmark, the preset, the default below. The
+defaults below are the preset ``paper``: they follow the paper's text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedcore import plugins
+from fedcore.errors import BadOption
+from fedcore.types import Weighting
+
+Check = Callable[[str, Any], None]
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    # Choices of the authors' repository where it departs from their text: docs/deviations.md.
+    "authors-code": {
+        "selection": "uniform-by-round",
+        "aggregation": "samples",
+        "capability": "size-linked",
+        "capability_std": 0.25,
+        "selector": "kmedoids-per-class",
+        "weighting": "normalised",
+        "below_one_pass": "sit-out",
+    },
+}
+
+
+def at_least(least: float) -> Check:
+    """A check for numbers of at least ``least``."""
+
+    def check(name: str, value: Any) -> None:
+        if not (math.isfinite(value) and value >= least):
+            raise BadOption(f"{name} must be at least {least:g}, got {value}")
+
+    return check
+
+
+def above_zero(name: str, value: Any) -> None:
+    """A check for positive numbers."""
+    if not (math.isfinite(value) and value > 0):
+        raise BadOption(f"{name} must be above 0, got {value}")
+
+
+def one_of(*choices: str) -> Check:
+    """A check for names out of a list."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise BadOption(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+    return check
+
+
+def percentages(name: str, value: Any) -> None:
+    """A check for lists of percentages between 0 and 100, both excluded."""
+    for level in value:
+        if not 0 < level < 100:
+            raise BadOption(
+                f"{name} must be percentages above 0 and below 100, got {level:g}; "
+                "10 and 30 are the paper's"
+            )
+    distinct(name, value)
+
+
+def distinct(name: str, value: Any) -> None:
+    """A check for lists that are neither empty nor name anything twice."""
+    if not value:
+        raise BadOption(f"{name} must name at least one, got none")
+    if len(set(value)) != len(value):
+        raise BadOption(f"{name} must not name anything twice, got {','.join(map(str, value))}")
+
+
+def seeds(name: str, value: Any) -> None:
+    """A check for lists of whole numbers of at least 0."""
+    distinct(name, value)
+    for number in value:
+        at_least(0)(name, number)
+
+
+def _option(default: Any, text: str, panel: str, check: Check | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "panel": panel, "check": check})
+
+
+_JOB, _TRAINING, _FLEET, _METHOD = "Job", "Training", "Fleet", "Method"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """What to run; see the help of each option."""
+
+    benchmark: str = _option(
+        "synthetic-1-1", "Dataset and model, e.g. synthetic-0.5-0.5; see 'fedcore list'.", _JOB
+    )
+    preset: str = _option(
+        "paper",
+        "Defaults of all other options: 'paper' follows its text, 'authors-code' its repository.",
+        _JOB,
+        one_of(*PRESETS),
+    )
+    strategies: tuple[str, ...] = _option(
+        ("fedavg", "fedavg-ds", "fedprox", "fedcore"),
+        "Names separated by commas; a path to a .py file adds your own.",
+        _JOB,
+        distinct,
+    )
+    stragglers: tuple[float, ...] = _option(
+        (10.0, 30.0),
+        "Percentages of clients that miss the deadline, e.g. 10,30.",
+        _JOB,
+        percentages,
+    )
+    seed: tuple[int, ...] = _option(
+        (0,), "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2.", _JOB, seeds
+    )
+
+    rounds: int = _option(100, "Rounds of training.", _TRAINING, at_least(1))
+    epochs: int = _option(10, "Local epochs E a round asks for.", _TRAINING, at_least(1))
+    batch_size: int = _option(8, "Samples in a local step.", _TRAINING, at_least(1))
+    learning_rate: float = _option(0.01, "Step size of local SGD.", _TRAINING, above_zero)
+    model: str = _option("logistic", "Model; see 'fedcore list'.", _TRAINING)
+    executor: str = _option(
+        "auto",
+        "How clients are trained: 'auto' takes the fastest that fits the model.",
+        _TRAINING,
+        one_of("auto", "sequential", "compiled"),
+    )
+    threads: int = _option(
+        0, "Threads that train clients side by side; 0 is one per core.", _TRAINING, at_least(0)
+    )
+
+    clients_per_round: int = _option(10, "Clients K drawn for a round.", _FLEET, at_least(1))
+    selection: str = _option(
+        "proportional",
+        "How they are drawn: by p = m / sum m with replacement, or uniformly without.",
+        _FLEET,
+        one_of("proportional", "uniform", "uniform-by-round"),
+    )
+    capability: str = _option(
+        "normal",
+        "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
+        _FLEET,
+        one_of("normal", "size-linked", "equal"),
+    )
+    capability_std: float = _option(
+        0.5, "Standard deviation of speeds (the paper's variance is 0.25).", _FLEET, at_least(0)
+    )
+    capability_floor: float = _option(
+        0.1, "Least speed; slower draws are drawn again.", _FLEET, above_zero
+    )
+
+    aggregation: str = _option(
+        "mean",
+        "Average answers plainly, or weighted by samples.",
+        _METHOD,
+        one_of("mean", "samples"),
+    )
+    fedprox_mu: float = _option(0.1, "FedProx: its proximal term.", _METHOD, at_least(0))
+    selector: str = _option("kmedoids", "FedCore: coreset method; see 'fedcore list'.", _METHOD)
+    proxy: str = _option(
+        "auto",
+        "FedCore: what stands in for a gradient; 'auto' asks the model.",
+        _METHOD,
+        one_of("auto", "input", "last-layer-input", "logits"),
+    )
+    weighting: str = _option(
+        "scaled",
+        "FedCore: how coreset weights enter a batch.",
+        _METHOD,
+        one_of(*Weighting),
+    )
+    below_one_pass: str = _option(
+        "static-coreset",
+        "FedCore: what clients do that cannot afford one full pass.",
+        _METHOD,
+        one_of("static-coreset", "sit-out"),
+    )
+    prox_mu: float = _option(0.0, "FedCore: a proximal term as well.", _METHOD, at_least(0))
+
+    data_seed: int = _option(0, "Seed of the dataset itself (the paper's is 0).", _JOB, at_least(0))
+    data: Mapping[str, Any] = field(default_factory=dict)  # further options of the dataset
+
+    def __post_init__(self) -> None:
+        """Check every value, so that nothing starts with a bad one."""
+        for item in dataclasses.fields(self):
+            check = item.metadata.get("check")
+            if check is not None:
+                check(item.name, getattr(self, item.name))
+        for kind, name in (("model", self.model), ("selector", self.selector)):
+            if not name.endswith(".py") and name not in plugins.names(kind):
+                raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
+
+
+def option_fields() -> dict[str, dataclasses.Field[Any]]:
+    """The options that have a help text, by name."""
+    return {f.name: f for f in dataclasses.fields(Experiment) if "help" in f.metadata}
+
+
+def resolve(
+    given: Mapping[str, Any], hyperparameters: Callable[[str, str], Mapping[str, Any]]
+) -> Experiment:
+    """Complete what was ``given`` from preset and benchmark, and check it.
+
+    Args:
+        given: options by name, from TOML and command line.
+        hyperparameters: (benchmark, preset) -> options that the dataset sets.
+    """
+    known = [item.name for item in dataclasses.fields(Experiment)]
+    for key in given:
+        if key not in known:
+            raise BadOption(plugins.unknown("option", key, known))
+    typed = {key: _convert(key, value) for key, value in given.items()}
+    preset = typed.get("preset", "paper")
+    one_of(*PRESETS)("preset", preset)
+    benchmark = typed.get("benchmark", "synthetic-1-1")
+    return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options in a TOML file; hyphens in keys read as underscores."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadOption(f"config {str(path)!r} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadOption(f"config {str(path)!r} is not valid TOML: {error}") from None
+    return {key.replace("-", "_"): value for key, value in content.items()}
+
+
+def _convert(name: str, value: Any) -> Any:
+    """Bring a value from TOML or the command line to the type of its option."""
+    kind = typing.get_type_hints(Experiment)[name]
+    try:
+        if kind == tuple[str, ...]:
+            return tuple(_parts(value))
+        if kind == tuple[float, ...]:
+            return tuple(float(part) for part in _parts(value))
+        if kind == tuple[int, ...]:
+            return tuple(int(str(part)) for part in _parts(value))
+        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if kind in (int, str) and isinstance(value, kind) and not isinstance(value, bool):
+            return value
+        if name == "data" and isinstance(value, Mapping):
+            return dict(value)
+    except (TypeError, ValueError):
+        pass
+    expected = {int: "a whole number", float: "a number", str: "text"}.get(
+        kind, "a list" if name != "data" else "a table"
+    )
+    raise BadOption(f"{name} must be {expected}, got {value!r}")
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple) else [value]

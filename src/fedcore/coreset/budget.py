@@ -1,0 +1,60 @@
+"""How many samples fit before the deadline (section 4.2 and section 4.4 of the paper).
+
+All decisions are made in whole samples. ``capacity`` is the largest number of samples whose
+time, computed exactly as the clock computes it, does not exceed τ; budgets divide it with
+floor. So no plan can be late by a rounding error.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fedcore.types import ClientProfile
+
+
+def capacity(client: ClientProfile, deadline: float) -> int:
+    """Largest whole number of samples w with w / c^i <= τ: the paper's c^i·τ."""
+    work = math.floor(client.capability * deadline)
+    # c·τ rounds once and w / c rounds once: they can disagree by a unit in the last place.
+    while client.seconds(work + 1) <= deadline:
+        work += 1
+    while work > 0 and client.seconds(work) > deadline:
+        work -= 1
+    return work
+
+
+def full_set_fits(client: ClientProfile, deadline: float, epochs: int) -> bool:
+    """Algorithm 1, line 6: E·m^i < c^i·τ.
+
+    Equality counts as fitting: such a client ends exactly on time, and line 9 would give it a
+    coreset of b^i = m^i, which is the full set again.
+    """
+    return epochs * client.num_samples <= capacity(client, deadline)
+
+
+def one_pass_fits(client: ClientProfile, deadline: float) -> bool:
+    """Section 4.4: can the client afford the first epoch on everything, m^i <= c^i·τ?"""
+    return client.num_samples <= capacity(client, deadline)
+
+
+def coreset_budget(client: ClientProfile, deadline: float, epochs: int) -> int:
+    """b^i = floor((c^i·τ - m^i) / (E - 1)), section 4.2; between 0 and m^i.
+
+    With E = 1 no epoch is left for a coreset, so the budget is 0.
+    """
+    left = capacity(client, deadline) - client.num_samples
+    if epochs <= 1 or left <= 0:
+        return 0
+    return min(left // (epochs - 1), client.num_samples)
+
+
+def static_coreset_budget(client: ClientProfile, deadline: float, epochs: int) -> tuple[int, int]:
+    """Section 4.4 a): (samples, epochs) for a client that cannot afford one full pass.
+
+    E epochs on floor(c^i·τ / E) samples. A client with fewer than E samples of capacity trains
+    on one sample for as many epochs as fit; (0, 0) if it cannot process a single sample.
+    """
+    limit = capacity(client, deadline)
+    if limit >= epochs:
+        return min(limit // epochs, client.num_samples), epochs
+    return (1, limit) if limit > 0 else (0, 0)

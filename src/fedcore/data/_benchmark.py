@@ -1,0 +1,55 @@
+"""From a benchmark's name to its dataset module: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fedcore import plugins
+from fedcore.errors import BadOption, UnknownPlugin
+from fedcore.types import FederatedDataset
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A dataset with the options its name implies, and the hyper-parameters that go with it."""
+
+    name: str
+    module: ModuleType
+    options: Mapping[str, Any]
+
+    def hyperparameters(self, preset: str) -> Mapping[str, Any]:
+        """Options of an experiment that ``preset`` sets for this dataset."""
+        found: Mapping[str, Any] = self.module.HYPERPARAMETERS[preset]
+        return found
+
+    def load(
+        self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]
+    ) -> FederatedDataset:
+        """Load the data, with the user's ``options`` over those of the name."""
+        accepted = list(inspect.signature(self.module.load).parameters)
+        for key in options:
+            if key not in accepted:
+                raise BadOption(plugins.unknown("data option", key, accepted))
+        merged = {"seed": seed, "data_dir": data_dir, **self.options, **options}
+        dataset: FederatedDataset = self.module.load(**merged)
+        return dataset
+
+
+def find(name: str) -> Benchmark:
+    """The benchmark called ``name``."""
+    for dataset in sorted(plugins.names("dataset"), key=len, reverse=True):
+        if name == dataset or name.startswith(f"{dataset}-"):
+            module = plugins.load("dataset", dataset)
+            return Benchmark(name, module, module.parse(name[len(dataset) + 1 :]))
+    raise UnknownPlugin(plugins.unknown("benchmark", name, benchmark_names()))
+
+
+def benchmark_names() -> list[str]:
+    """The benchmarks that have a name of their own."""
+    modules = (plugins.load("dataset", name) for name in plugins.names("dataset"))
+    return [name for module in modules for name in module.BENCHMARKS]

@@ -1,0 +1,108 @@
+"""The executor for linear classifiers: compiled loops, clients side by side on threads.
+
+Equal to ``SequentialExecutor`` up to the rounding of float32 sums: the same samples in the same
+order, from the same random streams.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedcore.compiled import have_numba
+from fedcore.local.coresets import Coresets, is_static
+from fedcore.local.sequential import SequentialExecutor, phase_schedule
+from fedcore.models.logistic import LinearClassifier
+from fedcore.task import Task
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    ClientId,
+    LocalUpdate,
+    Params,
+    TrainingSettings,
+)
+
+
+def fits(task: Task) -> bool:
+    """Whether a model is one linear layer with a bias, and compiled code can run here."""
+    layer = task.model.linear if isinstance(task.model, LinearClassifier) else task.model
+    return isinstance(layer, nn.Linear) and layer.bias is not None and have_numba()
+
+
+class LinearExecutor:
+    """Trains clients of a linear model in compiled loops."""
+
+    def __init__(
+        self,
+        task: Task,
+        clients: Mapping[ClientId, ClientData],
+        settings: TrainingSettings,
+        *,
+        threads: int = 1,
+    ) -> None:
+        """Bind the data, in the flat arrays that the loop reads."""
+        self._names = [name for name, _ in task.model.named_parameters()]
+        self._sigmoid = isinstance(task.model, LinearClassifier) and task.model.sigmoid
+        self._arrays = {client: _arrays(data) for client, data in clients.items()}
+        self._settings = settings
+        self._coresets = Coresets(clients)
+        self._threads = threads or os.cpu_count() or 1
+        self._plain = SequentialExecutor(task, clients, settings)
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Train every assignment from ``params``; threads change the time, never the result."""
+        if self._threads == 1:
+            return [self._train(params, assignment) for assignment in assignments]
+        with ThreadPoolExecutor(self._threads) as pool:
+            # The longest first, so that no thread starts it when the others are done.
+            longest_first = sorted(assignments, key=self._work, reverse=True)
+            running = {a.client_id: pool.submit(self._train, params, a) for a in longest_first}
+            return [running[assignment.client_id].result() for assignment in assignments]
+
+    def _work(self, assignment: Assignment) -> int:
+        return assignment.plan.work(len(self._arrays[assignment.client_id][1]))
+
+    def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
+        from fedcore.local.linear_kernel import train_linear
+
+        specs = [phase.coreset for phase in assignment.plan.phases if phase.coreset is not None]
+        if not all(is_static(spec) for spec in specs):
+            # Gradient proxies come out of the plain loop's backward passes.
+            return self._plain.run(params, [assignment])[0]
+        x, y = self._arrays[assignment.client_id]
+        batch_size = self._settings.batch_size
+        # Phases are one tape: a linear model's coresets do not wait for its gradients.
+        tapes = [
+            phase_schedule(
+                assignment, number, self._coresets.for_phase(assignment, number), batch_size
+            )
+            for number in range(len(assignment.plan.phases))
+        ]
+        weight, bias = (params[name].numpy().copy() for name in self._names)
+        train_linear(
+            weight,
+            bias,
+            x,
+            y,
+            np.concatenate([tape.index for tape in tapes]),
+            np.concatenate([tape.coefficient for tape in tapes]),
+            self._settings.learning_rate,
+            assignment.plan.prox_mu,
+            self._sigmoid,
+        )
+        trained = [torch.from_numpy(weight), torch.from_numpy(bias)]
+        return LocalUpdate(
+            assignment.client_id, dict(zip(self._names, trained, strict=True)), len(y)
+        )
+
+
+def _arrays(data: ClientData) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    x = data.x.flatten(1).to(torch.float32).contiguous().numpy()
+    return x, data.y.to(torch.int64).numpy()

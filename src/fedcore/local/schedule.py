@@ -1,0 +1,80 @@
+"""Which sample, with which coefficient, at which step: the batch schedule of one phase.
+
+A step minimises Σ_j coefficient_j · L_j(w) over its batch, so the coefficients hold all there
+is to say about batch means and coreset weights. docs/adr/0005-weights-in-a-batch.md derives
+them; in short, for a coreset of b samples with weights δ (Σ δ = m) and a batch B:
+
+* scaled        (b/m) · δ_j / |B|     expected step = (1/m) Σ δ_j ∇L_j, the paper's g_t^i
+* normalised    δ_j / Σ_{l in B} δ_l  the authors' code; a ratio, so biased
+* proportional  1 / |B|, with j drawn with probability δ_j / m; same expectation as scaled
+
+The full set is the coreset of everything with δ = 1, for which the first two are 1 / |B|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.types import Generator, Weighting
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a phase trains on: sample ``indices`` [b] with ``weights`` [b] that sum to m."""
+
+    indices: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    weighting: Weighting = Weighting.SCALED
+
+    @classmethod
+    def everything(cls, num_samples: int) -> Samples:
+        """All of a client's samples, each with weight one."""
+        return cls(np.arange(num_samples), np.ones(num_samples))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSchedule:
+    """Tapes ``index`` and ``coefficient`` [steps, batch]; coefficient 0 marks padding."""
+
+    index: NDArray[np.int64]
+    coefficient: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generator) -> BatchSchedule:
+    """Shuffle ``samples`` anew for every epoch and cut them into batches."""
+    size = len(samples.indices)
+    if samples.weighting is Weighting.PROPORTIONAL:
+        chances = samples.weights / samples.weights.sum()
+        order = generator.choice(size, size=(epochs, size), p=chances)
+    else:
+        order = generator.permuted(np.tile(np.arange(size), (epochs, 1)), axis=1)
+    steps = -(-size // batch_size)
+    # [epochs, steps * batch] -> [epochs * steps, batch]; every epoch ends with its own padding
+    padding = ((0, 0), (0, steps * batch_size - size))
+    shape = (epochs * steps, batch_size)
+    order = np.pad(order, padding).reshape(shape)
+    real = np.pad(np.ones((epochs, size), bool), padding).reshape(shape)
+    coefficient = np.where(real, _coefficients(samples, order, real), 0.0)
+    return BatchSchedule(samples.indices[order], coefficient.astype(np.float32))
+
+
+def _coefficients(
+    samples: Samples, order: NDArray[np.int64], real: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    batch_sizes = real.sum(axis=1, keepdims=True)
+    weights: NDArray[np.float64] = samples.weights[order]
+    match samples.weighting:
+        case Weighting.SCALED:
+            coefficients = len(samples.indices) / samples.weights.sum() * weights / batch_sizes
+        case Weighting.NORMALISED:
+            totals = np.where(real, weights, 0.0).sum(axis=1, keepdims=True)
+            coefficients = weights / totals
+        case Weighting.PROPORTIONAL:
+            coefficients = np.broadcast_to(1.0 / batch_sizes, weights.shape)
+    return np.asarray(coefficients, dtype=np.float64)

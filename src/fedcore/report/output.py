@@ -1,0 +1,164 @@
+"""The folder a job writes: rounds as they come, a checkpoint, and the summary at the end.
+
+Randomness is named by round (``seeding``), so all that a run needs to go on is the model after
+its last round. A checkpoint is that model in NumPy's format, read without pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedcore.errors import BadOption, BadRecord
+from fedcore.report.records import Row, group, read_rows, to_line
+from fedcore.report.summary import summary
+from fedcore.types import Params, RunKey
+
+ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
+CHECKPOINT = "checkpoint.npz"
+CHECKPOINT_EVERY = 5.0  # seconds
+
+
+class OutputFolder:
+    """Writes one job's results; survives being interrupted."""
+
+    def __init__(self, path: Path, experiment: Mapping[str, Any], rows: list[Row]) -> None:
+        """Use ``create`` or ``resume`` instead."""
+        self.path = path
+        self.rows = rows
+        self._experiment = dict(experiment)
+        self._saved = time.monotonic()
+
+    @classmethod
+    def create(
+        cls, path: Path, experiment: Mapping[str, Any], *, overwrite: bool = False
+    ) -> OutputFolder:
+        """Start a new folder; an old one is replaced only on request and only if it is ours."""
+        check_free(path, overwrite=overwrite)
+        if path.exists() and overwrite:
+            shutil.rmtree(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            _write(path / EXPERIMENT, json.dumps(experiment, indent=2) + "\n")
+        except OSError as error:
+            raise BadOption(f"out {str(path)!r} cannot be written: {error.strerror}") from None
+        return cls(path, experiment, [])
+
+    @classmethod
+    def resume(cls, path: Path, experiment: Mapping[str, Any]) -> OutputFolder:
+        """Go on in a folder that an interrupted job left, if it was the same job."""
+        try:
+            before = json.loads((path / EXPERIMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise BadOption(
+                f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
+            ) from None
+        for name, value in json.loads(json.dumps(experiment)).items():
+            if before.get(name) != value:
+                raise BadOption(
+                    f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
+                    "resume with the same options"
+                )
+        rows = read_rows(path / ROUNDS) if (path / ROUNDS).exists() else []
+        return cls(path, experiment, rows)
+
+    def position(self, run: RunKey, rounds: int) -> tuple[int, Params | None]:
+        """Rounds of ``run`` that are done, and the model after them; forgets what follows them.
+
+        Rounds without a checkpoint behind them are trained again, to the same result.
+        """
+        done = len(group(self.rows).get(run, []))
+        if done in (0, rounds):
+            return done, None
+        number, params = self._checkpoint(run)
+        self.rows = [row for row in self.rows if _before(row, run, number)]
+        _write(self.path / ROUNDS, "".join(map(to_line, self.rows)))
+        return number, params
+
+    def add(self, row: Row, run: RunKey, params: Params) -> None:
+        """Write a round; now and then the model too."""
+        self.rows.append(row)
+        with (self.path / ROUNDS).open("a", encoding="utf-8") as file:
+            file.write(to_line(row))
+        if time.monotonic() - self._saved > CHECKPOINT_EVERY:
+            self._save(run, row["round"], params)
+
+    def finish(self) -> dict[str, Any]:
+        """Write the summary; the job is complete."""
+        content = summary(self.rows, self._experiment)
+        _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
+        return content
+
+    def _save(self, run: RunKey, number: int, params: Params) -> None:
+        arrays = {f"param/{name}": value.cpu().numpy() for name, value in params.items()}
+        partial = self.path / "checkpoint.partial.npz"
+        np.savez(partial, run=json.dumps(_key(run)), round=number, **arrays)
+        partial.replace(self.path / CHECKPOINT)
+        self._saved = time.monotonic()
+
+    def _checkpoint(self, run: RunKey) -> tuple[int, Params | None]:
+        try:
+            with np.load(self.path / CHECKPOINT, allow_pickle=False) as content:
+                if json.loads(str(content["run"])) != _key(run):
+                    return 0, None
+                names = [name for name in content.files if name.startswith("param/")]
+                params = {
+                    name.removeprefix("param/"): torch.from_numpy(content[name]) for name in names
+                }
+                return int(content["round"]), params
+        except FileNotFoundError:
+            return 0, None
+        except (OSError, ValueError, KeyError) as error:
+            raise BadRecord(
+                f"{str(self.path / CHECKPOINT)!r} is damaged ({error}); delete it and resume again"
+            ) from None
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that holds anything, unless it is an old job that may be overwritten."""
+    if path.exists() and not path.is_dir():
+        raise BadOption(f"out {str(path)!r} is a file; name a folder")
+    content = {item.name for item in path.iterdir()} if path.exists() else set()
+    if not content:
+        return
+    if EXPERIMENT not in content:
+        raise BadOption(
+            f"out {str(path)!r} exists and holds something else; name a new folder"
+        )
+    if not overwrite:
+        raise BadOption(
+            f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go on "
+            "with it or --overwrite to replace it"
+        )
+
+
+def _before(row: Row, run: RunKey, number: int) -> bool:
+    """Whether a row stays when ``run`` goes on after round ``number``."""
+    same = all(row[name] == value for name, value in _key(run).items())
+    return not same or row["round"] <= number
+
+
+def _key(run: RunKey) -> dict[str, Any]:
+    return {
+        "benchmark": run.benchmark,
+        "strategy": run.strategy,
+        "stragglers": run.stragglers,
+        "seed": run.seed,
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step, so that nobody ever sees half of it."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+

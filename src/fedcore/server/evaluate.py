@@ -1,0 +1,39 @@
+"""How good a global model is on data: mean loss (Eq. 1) and accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from fedcore.task import Task, sample_losses
+from fedcore.types import ClientData, Params
+
+CHUNK = 4096  # samples a forward pass takes at a time: bounds memory, not results
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Mean loss and share of right answers."""
+
+    loss: float
+    accuracy: float
+
+
+@torch.no_grad()
+def evaluate(task: Task, params: Params, data: ClientData) -> Score:
+    """L(w) = Σ_i p^i L^i(w) over the pooled samples, and the accuracy on them."""
+    loss, right = 0.0, 0
+    for start in range(0, len(data), CHUNK):
+        x, y = data.x[start : start + CHUNK], data.y[start : start + CHUNK]
+        logits = task.logits(params, x)
+        loss += float(sample_losses(logits, y).double().sum())
+        right += int((logits.argmax(dim=1) == y).sum())
+    return Score(loss / len(data), right / len(data))
+
+
+def pool(clients: Iterable[ClientData]) -> ClientData:
+    """All clients' samples in one piece."""
+    parts = list(clients)
+    return ClientData(torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts]))

@@ -1,0 +1,93 @@
+"""One round: plan, execute, aggregate, and say what happened (Algorithm 1, lines 3 to 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from fedcore.types import (
+    Assignment,
+    ClientId,
+    ClientProfile,
+    ClientRecord,
+    Executor,
+    LocalPlan,
+    LocalUpdate,
+    Params,
+    Strategy,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSettings:
+    """What all clients of a round share."""
+
+    deadline: float
+    epochs: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """The next global model, how long the round lasted, and who did what."""
+
+    params: Params
+    seconds: float
+    clients: tuple[ClientRecord, ...]
+    rejected: int
+
+
+def run_round(
+    number: int,
+    params: Params,
+    cohort: Mapping[ClientId, tuple[ClientProfile, int]],
+    strategy: Strategy,
+    executor: Executor,
+    settings: RoundSettings,
+) -> RoundOutcome:
+    """Run round ``number`` for a ``cohort`` of client -> (profile, times drawn)."""
+    plans = {
+        client: strategy.plan(profile, settings.deadline, settings.epochs)
+        for client, (profile, _) in cohort.items()
+    }
+    records = tuple(
+        _record(client, profile, copies, plans[client])
+        for client, (profile, copies) in cohort.items()
+    )
+    assignments = [
+        Assignment(client, plan, number, settings.seed)
+        for client, plan in plans.items()
+        if plan.phases
+    ]
+    updates = [
+        replace(update, copies=cohort[update.client_id][1])
+        for update in executor.run(params, assignments)
+    ]
+    sound = [update for update in updates if is_sound(update)]
+    return RoundOutcome(
+        params=strategy.aggregate(params, sound),
+        # The virtual clock: a round lasts as long as its slowest client.
+        seconds=max((record.seconds for record in records), default=0.0),
+        clients=records,
+        rejected=len(updates) - len(sound),
+    )
+
+
+def is_sound(update: LocalUpdate) -> bool:
+    """Whether an answer can be averaged: one NaN would end the training for all."""
+    return all(bool(torch.isfinite(value).all()) for value in update.params.values())
+
+
+def _record(client: ClientId, profile: ClientProfile, copies: int, plan: LocalPlan) -> ClientRecord:
+    work = plan.work(profile.num_samples)
+    budgets = [phase.coreset.budget for phase in plan.phases if phase.coreset is not None]
+    return ClientRecord(
+        client_id=client,
+        path=plan.path,
+        copies=copies,
+        work=work,
+        seconds=profile.seconds(work),
+        coreset_budget=budgets[0] if budgets else None,
+    )

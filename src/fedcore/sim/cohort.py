@@ -1,0 +1,46 @@
+"""Who takes part in a round (Algorithm 1, line 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedcore.errors import BadOption
+from fedcore.seeding import stream
+from fedcore.types import ClientId
+
+SELECTIONS = ("proportional", "uniform", "uniform-by-round")
+
+
+def draw_cohort(
+    selection: str, sizes: Mapping[ClientId, int], count: int, round_number: int, seed: int
+) -> dict[ClientId, int]:
+    """The clients of a round, and how often each was drawn.
+
+    * ``proportional``: ``count`` draws with replacement, client i with probability
+      p^i = m^i / Σ m (Assumption "random sampling"). A client drawn twice trains once, and its
+      answer counts twice: its w_r^i is one quantity in the paper.
+    * ``uniform``: ``count`` different clients, all equally likely.
+    * ``uniform-by-round``: the same by NumPy's legacy generator seeded with the round number,
+      whatever the experiment's seed: what the authors' code does.
+
+    The draw knows nothing of the strategy, so every strategy of a comparison sees the same.
+    """
+    clients = list(sizes)
+    if selection == "proportional":
+        chances = np.array([sizes[client] for client in clients], dtype=float)
+        generator = stream(seed, "cohort", round_number)
+        drawn = generator.choice(len(clients), size=count, p=chances / chances.sum())
+    elif selection in ("uniform", "uniform-by-round"):
+        size = min(count, len(clients))
+        if selection == "uniform":
+            drawn = stream(seed, "cohort", round_number).choice(len(clients), size, replace=False)
+        else:
+            drawn = np.random.RandomState(round_number).choice(len(clients), size, replace=False)
+    else:
+        raise BadOption(f"selection must be one of {', '.join(SELECTIONS)}, got {selection!r}")
+    cohort: dict[ClientId, int] = {}
+    for position in drawn.tolist():
+        cohort[clients[position]] = cohort.get(clients[position], 0) + 1
+    return cohort

@@ -1,0 +1,88 @@
+"""Who the clients are: how fast each is, and the deadline that makes s % of them stragglers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.errors import BadOption
+from fedcore.seeding import stream
+from fedcore.types import ClientId, ClientProfile
+
+CAPABILITIES = ("normal", "size-linked", "equal")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All clients of an experiment and the deadline τ of its rounds."""
+
+    profiles: Mapping[ClientId, ClientProfile]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityLaw:
+    """How capabilities c^i come about.
+
+    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below ``floor``, because a
+    capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
+    is what the notation says, std = 0.5. ``size-linked``: c^i = 1 + std (m^i - mean m) / std m,
+    the authors' code: no draw, and clients with more data are faster. ``equal``: c^i = 1.
+    """
+
+    kind: str = "normal"
+    std: float = 0.5
+    floor: float = 0.1
+
+
+def build_fleet(
+    sizes: Mapping[ClientId, int],
+    *,
+    law: CapabilityLaw,
+    stragglers: float,
+    epochs: int,
+    seed: int,
+) -> Fleet:
+    """Give every client a capability, and set τ by the share of stragglers."""
+    speeds = _capabilities(np.array(list(sizes.values()), dtype=float), law, seed)
+    profiles = {
+        client: ClientProfile(size, float(speed))
+        for (client, size), speed in zip(sizes.items(), speeds, strict=True)
+    }
+    return Fleet(profiles, deadline(profiles, stragglers, epochs))
+
+
+def deadline(profiles: Mapping[ClientId, ClientProfile], stragglers: float, epochs: int) -> float:
+    """τ: the (100 - s)-th percentile of E·m^i / c^i, so that the slowest s % miss it."""
+    if not 0 < stragglers < 100:
+        raise BadOption(
+            f"stragglers must be a percentage above 0 and below 100, got {stragglers:g}; "
+            "10 and 30 are the paper's"
+        )
+    full = [client.seconds(epochs * client.num_samples) for client in profiles.values()]
+    return float(np.percentile(full, 100 - stragglers))
+
+
+def _capabilities(sizes: NDArray[np.float64], law: CapabilityLaw, seed: int) -> NDArray[np.float64]:
+    match law.kind:
+        case "normal":
+            return _truncated_normal(len(sizes), law, seed)
+        case "size-linked":
+            spread = sizes.std()
+            linked = 1 + law.std * (sizes - sizes.mean()) / (spread if spread > 0 else 1.0)
+            return np.asarray(np.maximum(linked, law.floor), dtype=np.float64)
+        case "equal":
+            return np.ones(len(sizes))
+        case other:
+            raise BadOption(f"capability must be one of {', '.join(CAPABILITIES)}, got {other!r}")
+
+
+def _truncated_normal(count: int, law: CapabilityLaw, seed: int) -> NDArray[np.float64]:
+    generator = stream(seed, "capability")
+    speeds = generator.normal(1.0, law.std, count)
+    while (slow := speeds < law.floor).any():
+        speeds[slow] = generator.normal(1.0, law.std, int(slow.sum()))
+    return speeds

@@ -1,0 +1,18 @@
+"""FedAvg-DS: FedAvg that drops whoever would miss the deadline."""
+
+from __future__ import annotations
+
+from fedcore.coreset.budget import full_set_fits
+from fedcore.server.aggregate import aggregation as by_name
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy
+
+
+def build(*, aggregation: str = "mean") -> Strategy:
+    """The paper's baseline b): aggregate the clients that are no stragglers."""
+
+    def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
+        if full_set_fits(client, deadline, epochs):
+            return LocalPlan((Phase(epochs),), Path.FULL)
+        return SIT_OUT
+
+    return Strategy(plan, by_name(aggregation), meets_deadline=True)

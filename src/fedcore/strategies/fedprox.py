@@ -1,0 +1,24 @@
+"""FedProx: as many whole epochs as fit, pulled towards the round's global model."""
+
+from __future__ import annotations
+
+from fedcore.coreset.budget import capacity
+from fedcore.server.aggregate import aggregation as by_name
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy
+
+
+def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1) -> Strategy:
+    """Li et al. 2020, the paper's baseline c): local objective L^i(w) + μ/2 ||w - w_r||².
+
+    A client trains floor(c^i·τ / m^i) epochs, E at the most; for whom not one epoch fits sits
+    the round out.
+    """
+
+    def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
+        affordable = min(epochs, capacity(client, deadline) // client.num_samples)
+        if affordable == 0:
+            return SIT_OUT
+        path = Path.FULL if affordable == epochs else Path.PARTIAL
+        return LocalPlan((Phase(affordable),), path, prox_mu=fedprox_mu)
+
+    return Strategy(plan, by_name(aggregation), meets_deadline=True)
