@@ -1,0 +1,35 @@
+"""The one place that knows numba: a typed decorator, and whether numba is there at all.
+
+Modules with compiled kernels apply ``compiled`` when they are imported, so they are imported
+only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import ParamSpec, TypeVar, cast
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def have_numba() -> bool:
+    """Say whether compiled paths can run here; does not import numba."""
+    return find_spec("numba") is not None
+
+
+def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Compile ``function`` on its first call and keep the machine code on disk.
+
+    Kernels release the interpreter lock, so row blocks can run on threads. Of the fast-math
+    liberties only those are granted that cannot reorder a sum ("contract": fused multiply-add)
+    or that concern values we never have ("nnan", "ninf", "nsz"): a result does not depend on how
+    a loop happened to be vectorised.
+    """
+    import numba
+
+    decorate = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nnan", "ninf", "nsz"}
+    )
+    return cast("Callable[Arguments, Result]", decorate(function))
