@@ -26,9 +26,7 @@ def with_experiment_options(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        added = [
-            _parameter(name) for name in (*option_fields(), "data") if name not in without
-        ]
+        added = [_parameter(name) for name in (*option_fields(), "data") if name not in without]
         parameters = [*own, *added]
         command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,8 @@ class OutputFolder:
     def _save(self, run: RunKey, number: int, params: Params) -> None:
         arrays = {f"param/{name}": value.cpu().numpy() for name, value in params.items()}
         partial = self.path / "checkpoint.partial.npz"
-        np.savez(partial, run=json.dumps(_key(run)), round=number, **arrays)
+        content: dict[str, Any] = {"run": json.dumps(_key(run)), "round": number, **arrays}
+        np.savez(partial, **content)
         partial.replace(self.path / CHECKPOINT)
         self._saved = time.monotonic()
 
@@ -130,9 +131,7 @@ def check_free(path: Path, *, overwrite: bool) -> None:
     if not content:
         return
     if EXPERIMENT not in content:
-        raise BadOption(
-            f"out {str(path)!r} exists and holds something else; name a new folder"
-        )
+        raise BadOption(f"out {str(path)!r} exists and holds something else; name a new folder")
     if not overwrite:
         raise BadOption(
             f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go on "
@@ -160,5 +159,3 @@ def _write(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
-
-

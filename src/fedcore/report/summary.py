@@ -80,9 +80,7 @@ def _accuracies(split: str, rows: Sequence[Row]) -> dict[str, float | None]:
     values = [row[f"{split}_accuracy"] for row in rows]
     if any(value is None for value in values):
         values = []
-    steady = [
-        value for row, value in zip(rows, values, strict=False) if row["round"] >= STEADY
-    ]
+    steady = [value for row, value in zip(rows, values, strict=False) if row["round"] >= STEADY]
     return {
         f"final_{split}_accuracy": values[-1] if values else None,
         f"best_{split}_accuracy": max(values) if values else None,

@@ -1,0 +1,34 @@
+"""A wall-clock budget that long computations look at between pieces of work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment in ``time.monotonic``; ``None`` means there is no hurry."""
+
+    moment: float | None = None
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Deadline:
+        """Return the deadline that lies ``seconds`` from now."""
+        return cls(None if seconds is None else time.monotonic() + seconds)
+
+    def left(self) -> float:
+        """Return the seconds that remain, infinite without a deadline, never negative."""
+        return float("inf") if self.moment is None else max(self.moment - time.monotonic(), 0.0)
+
+    def over(self) -> bool:
+        """Say whether the time is up."""
+        return self.moment is not None and time.monotonic() >= self.moment
+
+    def pieces(self, total: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges that cover 0 .. total, stopping early when the time is up."""
+        for begin in range(0, total, size):
+            if self.over():
+                return
+            yield begin, min(begin + size, total)

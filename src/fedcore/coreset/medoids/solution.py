@@ -1,0 +1,35 @@
+"""What the compiled paths are given and what they return, in terms of distinct points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.coreset.medoids.geometry import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Choose k of u distinct points, 0 < k < u."""
+
+    rows: Rows
+    weights: NDArray[np.float32]  # [u] how many equal points each stands for
+    k: int
+    start: NDArray[np.int64]  # [k] distinct positions
+    warm: bool  # whether ``start`` means something, or is as good as random
+    labels: NDArray[np.int64] | None  # [u] points may only be served by their own label
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Medoids as sorted positions, and each point's nearest as a position among them."""
+
+    medoids: NDArray[np.int64]  # [k]
+    nearest: NDArray[np.int64]  # [u]
+    certified: float
+    swaps: int
+    path: str
+    finished: bool

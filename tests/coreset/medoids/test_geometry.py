@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+from fedcore.coreset.medoids.geometry import (
+    LEAF,
+    distance_rows,
+    leaves_of,
+    rows_of,
+    take_rows,
+)
+from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
+
+RNG = np.random.default_rng(0)
+
+
+def matrix(metric):
+    rows = rows_of(metric)
+    out = np.empty((len(metric), len(metric)), np.float32)
+    distance_rows(rows, leaves_of(rows), 0, out)
+    return out
+
+
+def direct(values):
+    wide = np.asarray(values, np.float64)
+    return np.linalg.norm(wide[:, None] - wide[None], axis=2)
+
+
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (63, 3), (64, 4), (65, 5), (200, 33)])
+def test_distances_agree_with_numpy_up_to_one_power_of_two(count, width):
+    points = RNG.normal(size=(count, width)).astype(np.float32)
+    got, want = matrix(Euclidean(points)).astype(np.float64), direct(points)
+    scale = got.sum() / want.sum() if count > 1 else 1.0
+    assert np.log2(scale) == pytest.approx(round(np.log2(scale)), abs=1e-5)
+    np.testing.assert_allclose(got / scale, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_outer_products_agree_with_the_written_out_gradients(bias):
+    residuals, inputs = RNG.normal(size=(70, 4)), RNG.normal(size=(70, 6))
+    ends = np.full((70, 1), float(bias))
+    long = np.einsum("ic,id->icd", residuals, np.hstack((inputs, ends))).reshape(70, -1)
+    got = matrix(OuterProduct(residuals, inputs, bias)).astype(np.float64)
+    want = direct(long)
+    np.testing.assert_allclose(got * (want.sum() / got.sum()), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e30])
+def test_very_small_and_very_large_points_keep_their_proportions(size):
+    got = matrix(Euclidean(np.array([[0.0], [1.0], [3.0]]) * size))
+    assert got[0, 2] / got[0, 1] == pytest.approx(3.0, rel=1e-5)
+
+
+def test_distances_are_symmetric_to_the_last_bit():
+    for metric in (
+        Euclidean(RNG.normal(size=(150, 10))),
+        OuterProduct(RNG.normal(size=(150, 3)), RNG.normal(size=(150, 7))),
+    ):
+        distances = matrix(metric)
+        assert np.array_equal(distances, distances.T)
+
+
+def test_taking_rows_takes_points_in_order():
+    points = RNG.normal(size=(LEAF + 3, 8))
+    rows = rows_of(Euclidean(points))
+    assert np.array_equal(take_rows(rows, np.array([5, 2])).left, rows.left[[5, 2]])
