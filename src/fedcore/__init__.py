@@ -1,5 +1,31 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
+from fedcore.sim.history import History
+from fedcore.sim.simulate import simulate
+from fedcore.types import (
+    SIT_OUT,
+    ClientProfile,
+    Coreset,
+    CoresetSpec,
+    LocalPlan,
+    LocalUpdate,
+    Path,
+    Phase,
+    Strategy,
+)
 from fedcore.version import __version__
 
-__all__ = ["__version__"]
+__all__ = [
+    "SIT_OUT",
+    "ClientProfile",
+    "Coreset",
+    "CoresetSpec",
+    "History",
+    "LocalPlan",
+    "LocalUpdate",
+    "Path",
+    "Phase",
+    "Strategy",
+    "__version__",
+    "simulate",
+]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore import plugins
+from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
 from fedcore.types import Weighting
 
@@ -148,6 +149,12 @@ class Experiment:
         _FLEET,
         one_of("proportional", "uniform", "uniform-by-round"),
     )
+    first_round: str = _option(
+        "parallel",
+        "'chained' repeats a defect of the authors' code: in round 1 clients train in a row.",
+        _FLEET,
+        one_of("parallel", "chained"),
+    )
     capability: str = _option(
         "normal",
         "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
@@ -173,7 +180,7 @@ class Experiment:
         "auto",
         "FedCore: what stands in for a gradient; 'auto' asks the model.",
         _METHOD,
-        one_of("auto", "input", "last-layer-input", "logits"),
+        one_of("auto", *PROXIES),
     )
     weighting: str = _option(
         "scaled",

@@ -23,12 +23,8 @@ from fedcore.report.output import OutputFolder, check_free
 from fedcore.report.records import Row, to_row
 from fedcore.report.summary import summary
 from fedcore.report.tables import strategy_title, tables
-from fedcore.sim.simulate import (
-    Federation,
-    build_strategy,
-    federation_from_model,
-    simulate_rounds,
-)
+from fedcore.sim.federation import Federation, federation_from_model
+from fedcore.sim.rounds import build_strategy, simulate_rounds
 from fedcore.types import RunKey
 
 console = Console()
@@ -106,8 +102,9 @@ def _train_all(
             done, params = folder.position(run, experiment.rounds) if folder else (0, None)
             progress.advance(bar, done)
             start = (done, params if params is not None else federations[run.seed].initial)
-            source = dataclasses.replace(run, strategy=sources[run.strategy])
-            rounds = simulate_rounds(federations[run.seed], experiment, source, start=start)
+            federation = federations[run.seed]
+            strategy = build_strategy(sources[run.strategy], experiment, federation.proxy)
+            rounds = simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
             for record, params in rounds:
                 row = to_row(run, record)
                 rows.append(row)

@@ -9,14 +9,7 @@
 
 from __future__ import annotations
 
-from fedcore.errors import BadOption
-
 STATIC = "input"
-PROXIES = (STATIC, "last-layer-input", "logits")
-
-
-def check_proxy(name: str) -> str:
-    """Return ``name`` if it is a proxy."""
-    if name not in PROXIES:
-        raise BadOption(f"proxy must be one of {', '.join(PROXIES)}, got {name!r}")
-    return name
+LAST_LAYER_INPUT = "last-layer-input"
+LOGITS = "logits"
+PROXIES = (STATIC, LAST_LAYER_INPUT, LOGITS)

@@ -24,7 +24,7 @@ class Benchmark:
 
     def hyperparameters(self, preset: str) -> Mapping[str, Any]:
         """Options of an experiment that ``preset`` sets for this dataset."""
-        found: Mapping[str, Any] = self.module.HYPERPARAMETERS[preset]
+        found: Mapping[str, Any] = self.module.hyperparameters(preset, **self.options)
         return found
 
     def load(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from fedcore.coreset.proxies import LOGITS
 from fedcore.local.coresets import Coresets, is_static
 from fedcore.local.schedule import BatchSchedule, Samples, schedule
 from fedcore.local.step import Batch, HeadGradients, StepRule, step, step_and_watch
@@ -108,4 +109,4 @@ def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, T
 
 def _proxy(name: str, seen: HeadGradients, weight: Tensor) -> Tensor:
     """One row per sample: dL/da, or dL/dz = dL/da W."""
-    return seen.residuals if name == "logits" else seen.residuals @ weight
+    return seen.residuals if name == LOGITS else seen.residuals @ weight

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-PROXY = "input"  # convex: distances between inputs bound distances between gradients (4.3)
-
 
 class LinearClassifier(nn.Module):
     """Scores x W' + b, through a sigmoid first if ``sigmoid`` is set."""

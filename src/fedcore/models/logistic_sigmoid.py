@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from fedcore.models.logistic import PROXY, LinearClassifier
-
-__all__ = ["PROXY", "build"]
+from fedcore.models.logistic import LinearClassifier
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -14,8 +15,8 @@ Result = dict[str, Any]
 TITLES = {"fedavg": "FedAvg", "fedavg-ds": "FedAvg-DS", "fedprox": "FedProx", "fedcore": "FedCore"}
 COLUMNS = (
     ("Final accuracy", "final_test_accuracy"),
-    ("Best", "best_test_accuracy"),
-    ("Mean from round 10", "mean_test_accuracy_from_round_10"),
+    ("Best accuracy", "best_test_accuracy"),
+    ("Mean from 10", "mean_test_accuracy_from_round_10"),
     ("Train loss", "final_train_loss"),
     ("Mean round", "mean_round_time"),
     ("Longest round", "max_round_time"),
@@ -36,11 +37,15 @@ def tables(results: Sequence[Result]) -> Iterator[Table]:
         seeds = f"{len(first)} seeds" if len(first) > 1 else f"seed {first[0]['seed']}"
         table = Table(
             title=f"{benchmark}, {stragglers:g} % stragglers, {first[0]['rounds']} rounds, {seeds}",
-            caption="round times in units of the deadline",
+            caption="Accuracy on held-out data: last round, best round, mean from round 10 on.\n"
+            "Round times in units of the deadline.",
+            box=box.SIMPLE_HEAD,
+            title_style="bold",
+            padding=(0, 1),
         )
-        table.add_column("Strategy")
+        table.add_column("Strategy", no_wrap=True)
         for title, _ in COLUMNS:
-            table.add_column(title, justify="right")
+            table.add_column(title.replace(" ", "\n", 1), justify="right", no_wrap=True)
         for strategy, runs in cells.items():
             table.add_row(strategy_title(strategy), *(_styled(name, runs) for _, name in COLUMNS))
         yield table

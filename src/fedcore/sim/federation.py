@@ -1,0 +1,73 @@
+"""Data and model of an experiment, checked before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedcore import plugins
+from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
+from fedcore.errors import BadData
+from fedcore.task import Task
+from fedcore.types import ClientData, FederatedDataset, Params
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """Data and model of an experiment: what all its strategies share."""
+
+    dataset: FederatedDataset
+    task: Task
+    proxy: str  # what the model says can stand in for its gradients
+    initial: Params
+
+
+def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int) -> Federation:
+    """Data plus the named model, initialised from ``seed``."""
+    check_dataset(dataset)
+    module = plugins.load("model", model_name)
+    example = next(iter(dataset.clients.values())).x[0]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
+        model = module.build(example, dataset.num_classes)
+    return federate(dataset, model)
+
+
+def federate(dataset: FederatedDataset, model: nn.Module) -> Federation:
+    """Data plus a model as it is; its parameters are where training starts."""
+    task = Task(model)
+    return Federation(dataset, task, natural_proxy(model), task.initial_params())
+
+
+def natural_proxy(model: nn.Module) -> str:
+    """Section 4.3: inputs for models that are one linear layer, dL/dz for all others."""
+    trained = [module for module in model.modules() if any(True for _ in module.parameters(False))]
+    convex = len(trained) == 1 and isinstance(trained[0], nn.Linear)
+    return STATIC if convex else LAST_LAYER_INPUT
+
+
+def check_dataset(dataset: FederatedDataset) -> None:
+    """Refuse data that no model can train on, naming the client that has it."""
+    if not dataset.clients:
+        raise BadData("clients must hold at least one client, got none")
+    for client, data in dataset.clients.items():
+        _check_data(f"client {client}", data, dataset.num_classes)
+    if dataset.test is not None:
+        _check_data("the test set", dataset.test, dataset.num_classes)
+
+
+def _check_data(owner: str, data: ClientData, num_classes: int) -> None:
+    if len(data.x) != len(data.y):
+        raise BadData(f"{owner} has {len(data.x)} inputs but {len(data.y)} labels; each needs one")
+    if len(data) == 0:
+        raise BadData(f"{owner} has no samples; leave it out")
+    if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
+        raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those samples")
+    if data.y.is_floating_point() or data.y.dim() != 1:
+        raise BadData(f"labels of {owner} must be one whole number per sample")
+    low, high = int(data.y.min()), int(data.y.max())
+    if low < 0 or high >= num_classes:
+        wrong = low if low < 0 else high
+        raise BadData(f"{owner} has label {wrong}; labels must be 0 to {num_classes - 1}")

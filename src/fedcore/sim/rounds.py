@@ -1,0 +1,99 @@
+"""The rounds of one run: a strategy on a fleet, with a virtual clock."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Mapping
+
+from fedcore import plugins
+from fedcore.config import Experiment
+from fedcore.errors import BadOption
+from fedcore.local.choose import choose_executor
+from fedcore.server.evaluate import evaluate, pool
+from fedcore.server.round import RoundSettings, run_round
+from fedcore.sim.cohort import draw_cohort
+from fedcore.sim.federation import Federation
+from fedcore.sim.fleet import CapabilityLaw, Fleet, build_fleet
+from fedcore.types import ClientId, Params, RoundRecord, RunKey, Strategy, TrainingSettings
+
+
+def simulate_rounds(
+    federation: Federation,
+    experiment: Experiment,
+    run: RunKey,
+    *,
+    strategy: Strategy,
+    start: tuple[int, Params] | None = None,
+) -> Iterator[tuple[RoundRecord, Params]]:
+    """Train round by round; yields a record and the global model after each.
+
+    Args:
+        federation: data and model.
+        experiment: all options.
+        run: at what share of stragglers, with which seed.
+        strategy: what slow clients do.
+        start: (rounds done, model after them), to go on where an earlier run stopped.
+    """
+    clients = federation.dataset.clients
+    sizes = {client: len(data) for client, data in clients.items()}
+    fleet = fleet_of(sizes, experiment, run)
+    training = TrainingSettings(experiment.learning_rate, experiment.batch_size)
+    executor = choose_executor(
+        experiment.executor, federation.task, clients, training, threads=experiment.threads
+    )
+    settings = RoundSettings(
+        fleet.deadline,
+        experiment.epochs,
+        run.seed,
+        chain_first_round=experiment.first_round == "chained",
+    )
+    train, test = pool(clients.values()), federation.dataset.test
+    done, params = start if start is not None else (0, federation.initial)
+    for number in range(done + 1, experiment.rounds + 1):
+        began = time.perf_counter()
+        drawn = draw_cohort(
+            experiment.selection, sizes, experiment.clients_per_round, number, run.seed
+        )
+        cohort = {client: (fleet.profiles[client], copies) for client, copies in drawn.items()}
+        outcome = run_round(number, params, cohort, strategy, executor, settings)
+        params = outcome.params
+        trained = evaluate(federation.task, params, train)
+        tested = evaluate(federation.task, params, test) if test is not None else None
+        record = RoundRecord(
+            number=number,
+            seconds=outcome.seconds,
+            deadline=fleet.deadline,
+            clients=outcome.clients,
+            rejected=outcome.rejected,
+            train_loss=trained.loss,
+            train_accuracy=trained.accuracy,
+            test_loss=tested.loss if tested else None,
+            test_accuracy=tested.accuracy if tested else None,
+            wall_seconds=time.perf_counter() - began,
+        )
+        yield record, params
+
+
+def fleet_of(sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey) -> Fleet:
+    """The fleet an experiment describes; the same for all its strategies."""
+    law = CapabilityLaw(
+        experiment.capability, experiment.capability_std, experiment.capability_floor
+    )
+    return build_fleet(
+        sizes, law=law, stragglers=run.stragglers, epochs=experiment.epochs, seed=run.seed
+    )
+
+
+def build_strategy(name: str, experiment: Experiment, proxy: str) -> Strategy:
+    """Build a strategy with those options of the experiment that it takes."""
+    build = plugins.load("strategy", name).build
+    values = {
+        **{key: getattr(experiment, key) for key in experiment.__dataclass_fields__},
+        "proxy": proxy if experiment.proxy == "auto" else experiment.proxy,
+    }
+    taken = {key: values[key] for key in inspect.signature(build).parameters if key in values}
+    strategy = build(**taken)
+    if not isinstance(strategy, Strategy):
+        raise BadOption(f"build of strategy {name!r} must return a fedcore Strategy")
+    return strategy
