@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types tests clean
+.PHONY: help run test check fmt lint types tests paper-synthetic results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,12 @@ tests: $(READY) ## the tests, on two processes
 
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
+
+paper-synthetic: $(READY) ## the Synthetic half of the paper's Table 2 (a quarter of an hour)
+	@$(BIN)/python -m benchmarks.paper.synthetic
+
+results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
+	@$(BIN)/python -m benchmarks.tables
 
 clean: ## remove the environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

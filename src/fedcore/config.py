@@ -62,6 +62,7 @@ def one_of(*choices: str) -> Check:
         if value not in choices:
             raise BadOption(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
+    check.choices = choices  # type: ignore[attr-defined]
     return check
 
 
@@ -93,6 +94,18 @@ def seeds(name: str, value: Any) -> None:
 
 def _option(default: Any, text: str, panel: str, check: Check | None = None) -> Any:
     return field(default=default, metadata={"help": text, "panel": panel, "check": check})
+
+
+# What datasets set in their ``hyperparameters``; a default below is for data of the user's own.
+SET_BY_BENCHMARK = (
+    "rounds",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "model",
+    "clients_per_round",
+    "fedprox_mu",
+)
 
 
 _JOB, _TRAINING, _FLEET, _METHOD = "Job", "Training", "Fleet", "Method"

@@ -43,6 +43,7 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
         "accuracy_by_round.png",
         "accuracy_by_time.png",
         "round_lengths.png",
+        "client_times.png",
     }
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 1

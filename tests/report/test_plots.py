@@ -15,6 +15,7 @@ def row(strategy, number, time=0.9, accuracy=0.5, loss=1.0, stragglers=30.0, see
         "round_time": time,
         "train_loss": loss,
         "test_accuracy": accuracy,
+        "clients": [{"time": time}, {"time": time / 3}, {"time": 0.0}],
     }
 
 
@@ -37,5 +38,6 @@ def test_every_kind_of_result_can_be_drawn(rows, tmp_path):
         "accuracy_by_round.png",
         "accuracy_by_time.png",
         "round_lengths.png",
+        "client_times.png",
     ]
     assert all(path.read_bytes().startswith(SIGNATURE) for path in paths)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcore.config import Experiment, option_fields, read_toml, resolve
+from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
 from fedcore.data import _benchmark
 from fedcore.errors import BadOption
 
@@ -59,15 +59,26 @@ def _parameter(name: str) -> inspect.Parameter:
     else:
         field = option_fields()[name]
         hint = typing.get_type_hints(Experiment)[name]
-        shown = ",".join(map(_text, field.default)) if isinstance(field.default, tuple) else None
         option = typer.Option(
             flag,
-            help=f"{field.metadata['help']} [dim]\\[{shown or _text(field.default)}][/dim]",
+            help=_help(name),
             rich_help_panel=field.metadata["panel"],
             metavar={int: "NUMBER", float: "NUMBER", str: "NAME"}.get(hint, "LIST"),
         )
         kind = Annotated[(hint if hint in (int, float) else str) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _help(name: str) -> str:
+    """The help of an option, its choices and its default."""
+    field = option_fields()[name]
+    text: str = field.metadata["help"]
+    choices = getattr(field.metadata["check"], "choices", ())
+    if choices:
+        text += f" One of: {', '.join(choices)}."
+    default = field.default if isinstance(field.default, tuple) else (field.default,)
+    shown = "by benchmark" if name in SET_BY_BENCHMARK else ",".join(map(_text, default))
+    return f"{text} [dim]\\[{shown}][/dim]"
 
 
 def _text(value: Any) -> str:

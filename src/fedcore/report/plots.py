@@ -27,7 +27,11 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
         ("accuracy_by_time.png", "Time in deadlines (log)", "Test accuracy", _accuracy_by_time),
     )
     paths = [_lines(rows, folder / name, x, y, draw) for name, x, y, draw in pictures]
-    return [*paths, _round_lengths(rows, folder / "round_lengths.png")]
+    violins = (
+        ("round_lengths.png", "Length of a round in deadlines (log)", _round_lengths),
+        ("client_times.png", "Time of a client in deadlines (log)", _client_times),
+    )
+    return paths + [_violins(rows, folder / name, y, times) for name, y, times in violins]
 
 
 def _loss(axes: Any, key: RunKey, run: list[Row], style: dict[str, Any]) -> None:
@@ -70,31 +74,42 @@ def _lines(rows: Sequence[Row], path: Path, x: str, y: str, draw: Draw) -> Path:
     return _save(figure, path)
 
 
-def _round_lengths(rows: Sequence[Row], path: Path) -> Path:
-    """How long rounds lasted, deadline = 1 (the paper's Figures 5 and 8)."""
+def _round_lengths(row: Row) -> list[float]:
+    return [row["round_time"]]
+
+
+def _client_times(row: Row) -> list[float]:
+    """What the paper's Figures 4 and 7 show: every client of every round."""
+    return [client["time"] for client in row["clients"]]
+
+
+def _violins(rows: Sequence[Row], path: Path, y: str, times: Callable[[Row], list[float]]) -> Path:
+    """One violin per strategy, deadline = 1, on a logarithmic scale."""
     runs = group(rows)
     figure, panels = _panels(runs)
     strategies = list(dict.fromkeys(key.strategy for key in runs))
     for axes, level in zip(panels, _levels(runs), strict=True):
         for place, strategy in enumerate(strategies):
             lengths = [
-                row["round_time"]
+                time
                 for key, run in runs.items()
                 if (key.benchmark, key.stragglers, key.strategy) == (*level, strategy)
                 for row in run
-                if row["round_time"] > 0  # a round that everybody sat out has no length
+                for time in times(row)
+                if time > 0  # who sits out takes no time
             ]
             if lengths:
                 _violin(axes, place, np.log10(lengths), _style(strategy, runs)["color"])
         axes.axhline(0, color="black", linestyle="--", linewidth=1)
-        axes.annotate("deadline", (0.98, 0.01), xycoords=("axes fraction", "data"), ha="right")
+        axes.annotate("deadline", (0.99, 0.01), xycoords=("axes fraction", "data"), ha="right")
         axes.set_xticks(range(len(strategies)), [strategy_title(s) for s in strategies])
-        axes.set_yticks(marks := np.log10([0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]))
+        axes.set_xlim(-0.6, len(strategies) + 0.15)  # room for the label
+        axes.set_yticks(marks := np.log10([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]))
         axes.set_yticklabels([f"{10**mark:g}" for mark in marks])
         axes.grid(axis="y", alpha=0.25)
-    lengths = [row["round_time"] for row in rows if row["round_time"] > 0] or [1.0]
-    panels[0].set_ylim(np.log10(min(lengths)) - 0.15, max(0.2, np.log10(max(lengths)) + 0.15))
-    panels[0].set_ylabel("Length of a round in deadlines (log)")
+    every = [time for row in rows for time in times(row) if time > 0] or [1.0]
+    panels[0].set_ylim(np.log10(min(every)) - 0.15, max(0.2, np.log10(max(every)) + 0.15))
+    panels[0].set_ylabel(y)
     return _save(figure, path)
 
 
@@ -106,6 +121,7 @@ def _violin(axes: Any, place: int, values: Any, colour: str) -> None:
     for name, part in parts.items():
         for body in part if name == "bodies" else [part]:
             body.set_color(colour)
+            body.set_alpha(0.7 if name == "bodies" else 1.0)
 
 
 def _levels(runs: dict[RunKey, list[Row]]) -> list[tuple[str, float]]:

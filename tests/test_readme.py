@@ -1,0 +1,22 @@
+"""The README's Python runs as printed."""
+
+import re
+from pathlib import Path
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_the_ten_lines_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    accuracy, longest = capsys.readouterr().out.split()[:2]
+    assert 0.25 < float(accuracy) <= 1
+    assert float(longest) <= 1.0
+
+
+def test_every_linked_file_exists():
+    root = Path(__file__).parents[1]
+    for target in re.findall(r"\]\(((?!http)[^)]+)\)", README):
+        assert (root / target).exists(), target
