@@ -40,6 +40,16 @@ class Benchmark:
         return dataset
 
 
+def no_suffix(dataset: str, suffix: str) -> dict[str, Any]:
+    """The options in the name of a dataset that has no variants: none, or a refusal."""
+    if suffix:
+        raise BadOption(
+            f"benchmark must be {dataset!r}, got '{dataset}-{suffix}'; it has no variants, "
+            "only options such as --data clients=100"
+        )
+    return {}
+
+
 def find(name: str) -> Benchmark:
     """The benchmark called ``name``."""
     for dataset in sorted(plugins.names("dataset"), key=len, reverse=True):
