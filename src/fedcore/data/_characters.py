@@ -29,7 +29,7 @@ def encode(text: str) -> Tensor:
     True
     """
     # Whatever is not ASCII becomes code point 127, which has no symbol of its own.
-    points = np.frombuffer(text.encode("utf-32-le", "replace"), dtype="<u4")
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return torch.from_numpy(_TABLE[np.minimum(points, 127)])
 
 

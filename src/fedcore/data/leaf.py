@@ -1,9 +1,9 @@
 """Your own data in the JSON format of LEAF, from the folder or file that --data-dir names.
 
-Caldas et al. 2018: tables with ``users``, ``user_data`` and ``num_samples``. ``--data-dir`` names the data: a folder with ``train/`` and ``test/``, each
-with JSON files; or one file, or a folder of files, whose users are then split by a seed. Numbers
-become float tensors. Texts become windows over the 90 symbols of ``_characters``, one per sample,
-with the first character of the label as the class.
+Caldas et al. 2018: tables with ``users``, ``user_data`` and ``num_samples``. ``--data-dir`` is a
+folder with ``train/`` and ``test/``, each with JSON files; or one file, or a folder of files,
+whose users' samples are then split by a seed. Numbers become float tensors. Texts become windows
+over the 90 symbols of ``_characters``, one per sample; the first character of a label is the class.
 """
 
 from __future__ import annotations
