@@ -47,6 +47,7 @@ def texts(seed: int, directory: Path, samples: int) -> list[str]:
 def test_roles_are_drawn_until_there_are_enough_samples(small):
     everything = shakespeare.client_sizes(seed=1, data_dir=small, samples=0)
     assert len(everything) == 2  # Yorick has 80 characters: no window has a next one
+    assert shakespeare.client_sizes(seed=1, data_dir=small, samples=everything[0]) == everything[:1]
     some = shakespeare.client_sizes(seed=1, data_dir=small, samples=everything[0] + 5)
     assert some == [everything[0], 5]
     assert sum(shakespeare.client_sizes(seed=1, data_dir=small, samples=10**6)) == sum(everything)

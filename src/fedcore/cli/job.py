@@ -35,7 +35,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     """Load data and model for every seed; whatever is wrong with the options shows here."""
     dataset = _benchmark.find(experiment.benchmark).load(
         seed=experiment.data_seed,
-        data_dir=Path(experiment.data_dir) if experiment.data_dir is not None else None,
+        data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
         options=experiment.data,
     )
     federations = {
