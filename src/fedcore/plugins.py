@@ -62,5 +62,11 @@ def _load_file(kind: str, path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UnknownPlugin(f"{str(path)!r} is not a Python file that can be imported")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        kind_of_error = type(error).__name__
+        raise UnknownPlugin(
+            f"{kind} file {str(path)!r} cannot be imported: {kind_of_error}: {error}"
+        ) from error
     return module

@@ -75,7 +75,8 @@ def train_linear(
             if coefficient[step, j] > 0:
                 sample = index[step, j]
                 _residual(weight, bias, x[sample], y[sample], sigmoid, residuals[j])
-        if pull > 0:
+        # Padding stands at the end of a batch: a step that begins with it is no step at all.
+        if pull > 0 and coefficient[step, 0] > 0:
             for c in range(classes):
                 bias[c] -= pull * (bias[c] - anchor_bias[c])
                 for f in range(features):

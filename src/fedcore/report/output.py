@@ -67,7 +67,9 @@ class OutputFolder:
                     "resume with the same options"
                 )
         rows = read_rows(path / ROUNDS) if (path / ROUNDS).exists() else []
-        return cls(path, experiment, rows)
+        folder = cls(path, experiment, rows)
+        folder._rewrite()  # a torn last line must not run into the next
+        return folder
 
     def position(self, run: RunKey, rounds: int) -> tuple[int, Params | None]:
         """Rounds of ``run`` that are done, and the model after them; forgets what follows them.
@@ -79,7 +81,7 @@ class OutputFolder:
             return done, None
         number, params = self._checkpoint(run)
         self.rows = [row for row in self.rows if _before(row, run, number)]
-        _write(self.path / ROUNDS, "".join(map(to_line, self.rows)))
+        self._rewrite()
         return number, params
 
     def add(self, row: Row, run: RunKey, params: Params) -> None:
@@ -96,6 +98,9 @@ class OutputFolder:
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
         (self.path / CHECKPOINT).unlink(missing_ok=True)
         return content
+
+    def _rewrite(self) -> None:
+        _write(self.path / ROUNDS, "".join(map(to_line, self.rows)))
 
     def _save(self, run: RunKey, number: int, params: Params) -> None:
         arrays = {f"param/{name}": value.cpu().numpy() for name, value in params.items()}

@@ -41,7 +41,8 @@ def _accuracy_by_round(axes: Any, key: RunKey, run: list[Row], style: dict[str, 
 def _accuracy_by_time(axes: Any, key: RunKey, run: list[Row], style: dict[str, Any]) -> None:
     elapsed = np.cumsum([row["round_time"] for row in run])
     axes.plot(elapsed, _series(run, "test_accuracy"), **style)
-    axes.set_xscale("log")
+    if elapsed[-1] > 0:  # where everybody sat out, no time has passed
+        axes.set_xscale("log")
 
 
 def _series(run: list[Row], name: str) -> list[float]:

@@ -14,9 +14,9 @@ Result = dict[str, Any]
 
 TITLES = {"fedavg": "FedAvg", "fedavg-ds": "FedAvg-DS", "fedprox": "FedProx", "fedcore": "FedCore"}
 COLUMNS = (
-    ("Final accuracy", "final_test_accuracy"),
-    ("Best accuracy", "best_test_accuracy"),
-    ("Mean from 10", "mean_test_accuracy_from_round_10"),
+    ("Final acc.", "final_test_accuracy"),
+    ("Best acc.", "best_test_accuracy"),
+    ("Mean >=10", "mean_test_accuracy_from_round_10"),
     ("Train loss", "final_train_loss"),
     ("Mean round", "mean_round_time"),
     ("Longest round", "max_round_time"),

@@ -87,7 +87,9 @@ def fleet_of(sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey)
 
 def build_strategy(name: str, experiment: Experiment, proxy: str) -> Strategy:
     """Build a strategy with those options of the experiment that it takes."""
-    build = plugins.load("strategy", name).build
+    build = getattr(plugins.load("strategy", name), "build", None)
+    if build is None:
+        raise BadOption(f"strategy file {name!r} has no function 'build'; see examples/")
     values = {
         **{key: getattr(experiment, key) for key in experiment.__dataclass_fields__},
         "proxy": proxy if experiment.proxy == "auto" else experiment.proxy,

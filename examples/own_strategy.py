@@ -1,0 +1,25 @@
+"""A straggler method of your own, beside the others: one file, one command.
+
+    fedcore compare --strategies fedprox,fedcore,examples/own_strategy.py --out runs/own
+
+A slow client here trains on a random coreset from the first epoch on, so it never makes a full
+pass. ``build`` takes whatever options of ``fedcore compare`` it names.
+"""
+
+from fedcore import ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Strategy
+from fedcore.coreset.budget import capacity, full_set_fits
+from fedcore.server.aggregate import aggregation as by_name
+
+
+def build(*, aggregation: str = "mean") -> Strategy:
+    """Every epoch on floor(c^i·τ / E) random samples, each counting for its neighbours."""
+
+    def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
+        if full_set_fits(client, deadline, epochs):
+            return LocalPlan((Phase(epochs),), Path.FULL)
+        budget = max(1, capacity(client, deadline) // epochs)
+        affordable = min(epochs, capacity(client, deadline) // budget)
+        coreset = CoresetSpec(budget, selector="uniform", proxy="input")
+        return LocalPlan((Phase(affordable, coreset),), Path.STATIC_CORESET)
+
+    return Strategy(plan, by_name(aggregation), meets_deadline=True)

@@ -1,0 +1,35 @@
+import dataclasses
+
+from fedcore.cli.job import prepare, run_job, runs_of, strategy_name
+from fedcore.config import Experiment
+
+SMALL = Experiment(
+    rounds=2,
+    epochs=1,
+    clients_per_round=2,
+    stragglers=(30.0,),
+    strategies=("fedavg", "fedcore"),
+    seed=(0, 1),
+    data={"clients": 4, "dimension": 3},
+)
+
+
+def test_the_grid_is_levels_by_strategies_by_seeds():
+    grid = [(r.stragglers, r.strategy, r.seed) for r in runs_of(SMALL)]
+    assert grid == [(30, "fedavg", 0), (30, "fedavg", 1), (30, "fedcore", 0), (30, "fedcore", 1)]
+
+
+def test_a_users_file_goes_by_its_name():
+    assert strategy_name("folder/my_method.py") == "my_method"
+
+
+def test_seeds_share_the_data_and_differ_in_the_model():
+    one, two = prepare(SMALL).values()
+    assert one.dataset is two.dataset
+    assert not one.initial["linear.weight"].equal(two.initial["linear.weight"])
+
+
+def test_without_a_folder_only_the_result_comes_back(capsys):
+    content = run_job(dataclasses.replace(SMALL, seed=(0,)), None)
+    assert [r["strategy"] for r in content["results"]] == ["fedavg", "fedcore"]
+    assert "FedCore" in capsys.readouterr().out

@@ -1,0 +1,219 @@
+"""The real command: good input in a process of its own, bad input through the same ``main``."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fedcore.cli.main import main
+from fedcore.data import synthetic
+
+FAST = ["--rounds", "2", "--epochs", "2", "--clients-per-round", "3", "--data", "clients=6"]
+
+
+def fedcore(*arguments, cwd=None):
+    code = "from fedcore.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def compare(out, *arguments):
+    return fedcore("compare", *FAST, "--out", out, *arguments)
+
+
+def test_compare_shows_tables_and_writes_results(tmp_path):
+    out = tmp_path / "job"
+    result = compare(out, "--stragglers", "10,30")
+    assert result.returncode == 0, result.stderr
+    for word in ("10 % stragglers", "30 % stragglers", "FedAvg-DS", "FedProx", "FedCore"):
+        assert word in result.stdout
+    assert {path.name for path in out.iterdir()} == {
+        "experiment.json",
+        "summary.json",
+        "rounds.jsonl",
+        "loss.png",
+        "accuracy_by_round.png",
+        "accuracy_by_time.png",
+        "round_lengths.png",
+    }
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["schema"] == 1
+    assert len(summary["results"]) == 8
+    for entry in summary["results"]:
+        assert 0 <= entry["final_test_accuracy"] <= 1
+        if entry["strategy"] != "fedavg":
+            assert entry["max_round_time"] <= 1.0
+    lines = (out / "rounds.jsonl").read_text().splitlines()
+    assert len(lines) == 8 * 2
+
+
+@pytest.fixture
+def refuse(monkeypatch, capsys):
+    """Run the command in this process; it must end with code 2 and one sentence."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedcore", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        sentence = capsys.readouterr().err
+        assert stopped.value.code == 2
+        assert sentence.startswith("error: ")
+        assert len(sentence.strip().splitlines()) == 1
+        return sentence
+
+    return run
+
+
+def without_wall_clock(path):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "wall_seconds"} for row in rows]
+
+
+def test_the_same_seed_gives_the_same_file_but_for_the_wall_clock(tmp_path):
+    for name in ("one", "two"):
+        assert compare(tmp_path / name, "--no-plots").returncode == 0
+    one, two = (without_wall_clock(tmp_path / name / "rounds.jsonl") for name in ("one", "two"))
+    assert one == two
+
+
+def test_the_command_line_wins_over_the_file(tmp_path):
+    config = tmp_path / "job.toml"
+    config.write_text('rounds = 5\nseed = 3\nstrategies = ["fedcore"]\n[data]\nclients = 5\n')
+    out = tmp_path / "job"
+    result = fedcore(
+        "compare", "--config", config, "--rounds", "1", "--epochs", "1", "--out", out, "--no-plots"
+    )
+    assert result.returncode == 0, result.stderr
+    experiment = json.loads((out / "experiment.json").read_text())
+    assert (experiment["rounds"], experiment["seed"]) == (1, [3])
+    assert experiment["data"] == {"clients": 5}
+
+
+def test_run_trains_one_strategy_and_writes_nothing_unless_told(tmp_path):
+    result = fedcore("run", "--strategy", "fedcore", *FAST, "--stragglers", "30", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "FedCore" in result.stdout
+    assert "FedAvg" not in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_own_strategy_stands_beside_the_others(tmp_path):
+    own = tmp_path / "lazy.py"
+    own.write_text(
+        "from fedcore import *\n"
+        "from fedcore.server.aggregate import mean\n"
+        "def build():\n"
+        "    return Strategy(lambda c, t, e: SIT_OUT, mean, meets_deadline=True)\n"
+    )
+    out = tmp_path / "job"
+    result = compare(out, "--strategies", f"fedcore,{own}", "--no-plots")
+    assert result.returncode == 0, result.stderr
+    assert "lazy" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--benchmark", "synthetik-1-1"], ["synthetik-1-1", "did you mean"]),
+        (["--benchmark", "synthetic-a-b"], ["synthetic-a-b", "synthetic-0.5-0.5"]),
+        (["--strategies", "fedpox"], ["fedpox", "did you mean 'fedprox'"]),
+        (["--selector", "kmedoid"], ["kmedoid", "did you mean 'kmedoids'"]),
+        (["--rounds", "-3"], ["rounds", "-3", "at least 1"]),
+        (["--stragglers", "0"], ["stragglers", "got 0", "above 0"]),
+        (["--stragglers", "100"], ["stragglers", "got 100"]),
+        (["--learning-rate", "nan"], ["learning_rate", "nan"]),
+        (["--data", "clients=0"], ["clients", "got 0"]),
+        (["--data", "clients"], ["KEY=VALUE", "clients"]),
+        (["--data", "colour=3"], ["colour"]),
+        (["--config", "/nonexistent.toml"], ["/nonexistent.toml", "cannot be read"]),
+        (["--strategies", "./none.py"], ["none.py"]),
+    ],
+)
+def test_bad_input_is_one_sentence_and_changes_nothing(tmp_path, refuse, arguments, words):
+    out = tmp_path / "job"
+    sentence = refuse("compare", *FAST, "--out", out, *arguments)
+    for word in words:
+        assert word in sentence
+    assert not out.exists()
+
+
+def test_the_process_says_so_too(tmp_path):
+    result = compare(tmp_path / "job", "--strategies", "fedpox")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        "error: no strategy named 'fedpox'; did you mean 'fedprox'? (see 'fedcore list')\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("rounds = ", ["not valid TOML"]), ("rouns = 3", ["rouns", "did you mean 'rounds'"])],
+)
+def test_bad_files_are_one_sentence(tmp_path, refuse, text, words):
+    config = tmp_path / "job.toml"
+    config.write_text(text)
+    sentence = refuse("compare", "--config", config, "--out", tmp_path / "job")
+    assert all(word in sentence for word in words)
+    assert not (tmp_path / "job").exists()
+
+
+def test_an_existing_folder_is_left_alone(tmp_path, refuse):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "exists and holds something else" in refuse("compare", *FAST, "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_in_the_way_is_one_sentence(tmp_path, refuse):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    assert "file" in refuse("compare", *FAST, "--out", blocker / "job")
+
+
+def test_nan_in_data_is_one_sentence(tmp_path, refuse, monkeypatch):
+    load = synthetic.load
+
+    def poisoned(**options):
+        data = load(**options)
+        data.clients[0].x[3, 1] = float("nan")
+        return data
+
+    monkeypatch.setattr(synthetic, "load", poisoned)
+    monkeypatch.setattr(poisoned, "__signature__", inspect.signature(load), raising=False)
+    sentence = refuse("compare", *FAST, "--out", tmp_path / "job")
+    assert "client 0 has NaN or infinity among its inputs" in sentence
+    assert not (tmp_path / "job").exists()
+
+
+def test_version_list_and_help():
+    assert fedcore("--version").stdout.startswith("fedcore 0.")
+    listed = fedcore("list").stdout
+    for word in ("synthetic-1-1", "fedcore", "kmedoids-per-class", "logistic"):
+        assert word in listed
+    for command in ("compare", "run"):
+        text = fedcore(command, "--help").stdout
+        assert "Example" in text
+        assert "--below-one-pass" in text
+    assert "fedcore compare --out" in fedcore("--help").stdout
+
+
+@pytest.mark.parametrize("kept", [4, 5])  # torn in the first, or in the second round of a run
+def test_an_interrupted_job_resumes_to_the_same_result(tmp_path, kept):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    assert compare(whole, "--no-plots").returncode == 0
+    assert compare(part, "--no-plots").returncode == 0
+    # As a crash leaves it: no summary, and the last rounds torn off.
+    (part / "summary.json").unlink()
+    lines = (part / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (part / "rounds.jsonl").write_text("".join(lines[:kept]) + lines[kept][:40])
+    resumed = compare(part, "--no-plots", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert without_wall_clock(part / "rounds.jsonl") == without_wall_clock(whole / "rounds.jsonl")

@@ -1,0 +1,39 @@
+import inspect
+
+import pytest
+
+from fedcore.cli.options import experiment_from, with_experiment_options
+from fedcore.config import option_fields
+from fedcore.errors import BadOption
+
+
+def test_a_command_gets_every_option_it_does_not_leave_out():
+    @with_experiment_options(without=("strategies",))
+    def command(*, own: int = 3, **given):
+        """Do nothing."""
+
+    names = set(inspect.signature(command).parameters)
+    assert names == {"own", "data", *option_fields()} - {"strategies"}
+
+
+def test_only_what_was_typed_counts():
+    experiment = experiment_from({"rounds": 4, "epochs": None, "data": []}, None)
+    assert experiment.rounds == 4
+    assert experiment.epochs == 10
+
+
+def test_data_options_are_numbers_where_they_look_like_numbers():
+    given = {"data": ["clients=7", "alpha=0.5", "name=x"]}
+    assert experiment_from(given, None).data == {"clients": 7, "alpha": 0.5, "name": "x"}
+
+
+def test_data_options_of_file_and_command_line_are_merged(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("[data]\nclients = 4\ndimension = 9\n")
+    experiment = experiment_from({"data": ["clients=5"]}, path)
+    assert experiment.data == {"clients": 5, "dimension": 9}
+
+
+def test_a_data_option_without_a_value_is_refused():
+    with pytest.raises(BadOption, match="KEY=VALUE"):
+        experiment_from({"data": ["clients"]}, None)

@@ -1,0 +1,63 @@
+"""What every strategy must do, whatever its name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore import plugins
+from fedcore.types import ClientProfile, LocalPlan, LocalUpdate, Path, Strategy
+
+pytestmark = pytest.mark.parametrize("name", plugins.names("strategy"))
+
+profiles = st.builds(ClientProfile, st.integers(1, 5000), st.floats(0.01, 50))
+deadlines = st.floats(0.01, 1e5)
+asked = st.integers(1, 30)
+
+
+def build(name) -> Strategy:
+    strategy = plugins.load("strategy", name).build()
+    assert isinstance(strategy, Strategy)
+    return strategy
+
+
+@given(profiles, deadlines, asked)
+def test_who_promises_the_deadline_keeps_it(name, client, deadline, epochs):
+    strategy = build(name)
+    plan = strategy.plan(client, deadline, epochs)
+    if strategy.meets_deadline:
+        assert client.seconds(plan.work(client.num_samples)) <= deadline
+
+
+@given(profiles, asked)
+def test_a_fast_client_trains_in_full(name, client, epochs):
+    enough = client.seconds(epochs * client.num_samples)
+    plan = build(name).plan(client, enough, epochs)
+    assert plan.path is Path.FULL
+    assert plan.work(client.num_samples) == epochs * client.num_samples
+    assert all(phase.coreset is None for phase in plan.phases)
+
+
+@given(profiles, deadlines, asked)
+def test_a_plan_is_small_hashable_data(name, client, deadline, epochs):
+    plan = build(name).plan(client, deadline, epochs)
+    assert isinstance(plan, LocalPlan)
+    assert hash(plan) == hash(build(name).plan(client, deadline, epochs))
+    assert len(plan.phases) <= 3
+    for phase in plan.phases:
+        assert phase.epochs >= 1
+        assert phase.coreset is None or 1 <= phase.coreset.budget <= client.num_samples
+
+
+@given(profiles, deadlines, asked)
+def test_only_who_sits_out_has_nothing_to_do(name, client, deadline, epochs):
+    plan = build(name).plan(client, deadline, epochs)
+    assert (plan.path is Path.SAT_OUT) == (plan.work(client.num_samples) == 0)
+
+
+def test_equal_answers_merge_to_themselves(name):
+    import torch
+
+    params = {"w": torch.tensor([1.0, -2.0])}
+    answers = [LocalUpdate(i, params, 5 + i, copies=1 + i) for i in range(3)]
+    merged = build(name).aggregate(params, answers)
+    assert torch.allclose(merged["w"], params["w"])

@@ -1,0 +1,46 @@
+import torch
+
+from fedcore.local import coresets
+from fedcore.local.coresets import Coresets, is_static
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase
+
+
+def assignment(round_number, spec, client=0):
+    plan = LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET)
+    return Assignment(client, plan, round_number, seed=0)
+
+
+def test_convex_distances_are_computed_once_per_client_over_all_rounds(build_client, monkeypatch):
+    calls = []
+    build = coresets.build_coreset
+
+    def counting(*arguments):
+        calls.append(1)
+        return build(*arguments)
+
+    monkeypatch.setattr(coresets, "build_coreset", counting)
+    source = Coresets({0: build_client(30), 1: build_client(30, seed=1)})
+    spec = CoresetSpec(6, "kmedoids", "input")
+    for round_number in range(1, 6):
+        for client in (0, 1):
+            source.for_phase(assignment(round_number, spec, client), 1)
+    assert len(calls) == 2
+
+
+def test_gradient_coresets_are_built_anew_in_every_round(build_client):
+    source = Coresets({0: build_client(30)})
+    spec = CoresetSpec(6, "uniform", "logits")
+    first = source.for_phase(assignment(1, spec), 1, torch.randn(30, 2))
+    second = source.for_phase(assignment(2, spec), 1, torch.randn(30, 2))
+    assert first.indices.tolist() != second.indices.tolist()
+
+
+def test_a_phase_without_a_coreset_is_everything(build_client):
+    found = Coresets({0: build_client(5)}).for_phase(assignment(1, CoresetSpec(2, "", "")), 0)
+    assert found.indices.tolist() == [0, 1, 2, 3, 4]
+    assert found.weights.tolist() == [1] * 5
+
+
+def test_only_inputs_stay_the_same_over_rounds():
+    assert is_static(CoresetSpec(1, "kmedoids", "input"))
+    assert not is_static(CoresetSpec(1, "kmedoids", "logits"))

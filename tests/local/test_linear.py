@@ -1,0 +1,65 @@
+import pytest
+import torch
+from torch import nn
+
+from fedcore.local import linear
+from fedcore.local.linear import LinearExecutor
+from fedcore.models.logistic import LinearClassifier
+from fedcore.task import Task
+from fedcore.types import (
+    Assignment,
+    CoresetSpec,
+    LocalPlan,
+    Path,
+    Phase,
+    TrainingSettings,
+)
+
+
+def test_it_fits_models_of_one_linear_layer_with_a_bias():
+    assert linear.fits(Task(LinearClassifier(3, 2)))
+    assert linear.fits(Task(nn.Linear(3, 2)))
+    assert not linear.fits(Task(nn.Linear(3, 2, bias=False)))
+    assert not linear.fits(Task(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))))
+
+
+def test_without_numba_it_fits_nothing(monkeypatch):
+    monkeypatch.setattr(linear, "have_numba", lambda: False)
+    assert not linear.fits(Task(nn.Linear(3, 2)))
+
+
+def test_threads_change_nothing(build_client):
+    clients = {number: build_client(20 + number, seed=number) for number in range(5)}
+    task = Task(LinearClassifier(3, 2))
+    start = task.initial_params()
+    plan = LocalPlan((Phase(3),), Path.FULL)
+    assignments = [Assignment(client, plan, 1, 0) for client in clients]
+    answers = [
+        LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=threads).run(
+            start, assignments
+        )
+        for threads in (1, 3)
+    ]
+    for one, three in zip(*answers, strict=True):
+        assert one.client_id == three.client_id
+        assert all(torch.equal(one.params[name], three.params[name]) for name in start)
+
+
+def test_gradient_proxies_go_through_the_plain_loop(build_client):
+    task = Task(LinearClassifier(3, 2))
+    start = task.initial_params()
+    plan = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kmedoids", "logits"))), Path.CORESET)
+    executor = LinearExecutor(task, {0: build_client(20)}, TrainingSettings(0.1, 4))
+    update = executor.run(start, [Assignment(0, plan, 1, 0)])[0]
+    assert not torch.equal(update.params["linear.weight"], start["linear.weight"])
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_a_diverging_model_shows_it(build_client, sigmoid):
+    """NaN is not optimised away: the server sees it and leaves the answer out."""
+    task = Task(LinearClassifier(3, 2, sigmoid=sigmoid))
+    start = {n: torch.full_like(v, float("nan")) for n, v in task.initial_params().items()}
+    executor = LinearExecutor(task, {0: build_client(8)}, TrainingSettings(0.1, 4))
+    plan = LocalPlan((Phase(1),), Path.FULL)
+    update = executor.run(start, [Assignment(0, plan, 1, 0)])[0]
+    assert torch.isnan(update.params["linear.weight"]).all()

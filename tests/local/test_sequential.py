@@ -1,0 +1,115 @@
+import numpy as np
+import torch
+from torch import nn
+
+from fedcore.local import sequential
+from fedcore.local.schedule import Samples, schedule
+from fedcore.local.sequential import SequentialExecutor
+from fedcore.seeding import stream
+from fedcore.task import Task
+from fedcore.types import (
+    Assignment,
+    CoresetSpec,
+    LocalPlan,
+    Path,
+    Phase,
+    TrainingSettings,
+)
+
+
+def a_network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
+
+
+def run(plan, client, model=None):
+    task = Task(model or a_network())
+    executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.1, 4))
+    start = task.initial_params()
+    return start, executor.run(start, [Assignment(7, plan, 3, seed=11)])[0]
+
+
+def test_full_epochs_are_torch_sgd_on_the_scheduled_batches(build_client):
+    client = build_client(10)
+    _, update = run(LocalPlan((Phase(2),), Path.FULL), client)
+    model = a_network()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    tape = schedule(Samples.everything(10), 2, 4, stream(11, "shuffle", 3, 7, 0))
+    for index, coefficient in zip(tape.index, tape.coefficient, strict=True):
+        chosen = torch.from_numpy(index[coefficient > 0])
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(client.x[chosen]), client.y[chosen]).backward()
+        optimiser.step()
+    for name, value in model.named_parameters():
+        assert torch.allclose(update.params[name], value, atol=1e-6)
+
+
+def test_the_coreset_of_a_network_comes_from_gradients_of_its_first_epoch(
+    build_client, monkeypatch
+):
+    client = build_client(20)
+    seen = {}
+    build = sequential.Coresets.for_phase
+
+    def spy(self, assignment, phase, gradients=None):
+        seen[phase] = gradients
+        return build(self, assignment, phase, gradients)
+
+    monkeypatch.setattr(sequential.Coresets, "for_phase", spy)
+    spec = CoresetSpec(5, "kmedoids", "last-layer-input")
+    run(LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET), client)
+    assert seen[0] is None
+    assert seen[1].shape == (20, 6)
+
+
+def test_collected_gradients_stand_in_the_order_of_the_samples(build_client, monkeypatch):
+    """At learning rate 0 the model stands still, so every row can be computed afresh."""
+    client = build_client(9)
+    kept = {}
+    build = sequential.Coresets.for_phase
+
+    def spy(self, assignment, phase, gradients=None):
+        kept[phase] = gradients
+        return build(self, assignment, phase, gradients)
+
+    monkeypatch.setattr(sequential.Coresets, "for_phase", spy)
+    task = Task(a_network())
+    executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.0, 4))
+    params = task.initial_params()
+    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(3, "uniform", "logits"))), Path.CORESET)
+    executor.run(params, [Assignment(7, plan, 1, 0)])
+    probabilities = torch.softmax(task.logits(params, client.x), dim=1)
+    residuals = probabilities - nn.functional.one_hot(client.y, 2)
+    assert torch.allclose(kept[1], residuals, atol=1e-6)
+
+
+def test_passes_are_those_of_the_paper(build_client):
+    """One epoch on 20 samples in batches of 4, then 3 on 6: 5 + 3·2 forward passes, no more."""
+    model = a_network()
+    batches = []
+    model.register_forward_hook(lambda _, inputs, __: batches.append(len(inputs[0])))
+    spec = CoresetSpec(6, "kmedoids", "last-layer-input")
+    plan = LocalPlan((Phase(1), Phase(3, spec)), Path.CORESET)
+    run(plan, build_client(20), model)
+    assert len(batches) == 5 + 3 * 2
+    assert sum(batches) == plan.work(20) == 20 + 3 * 6
+
+
+def test_the_proximal_anchor_is_the_global_model_in_every_phase(build_client):
+    """With a huge pull and a tiny step, the model hardly leaves where the round began."""
+    client = build_client(12)
+    spec = CoresetSpec(4, "kmedoids", "input")
+    phases = (Phase(1), Phase(40, spec))
+    _, free = run(LocalPlan(phases, Path.CORESET), client)
+    start, held = run(LocalPlan(phases, Path.CORESET, prox_mu=5.0), client)
+    distance = {
+        label: sum(float((update.params[n] - start[n]).norm()) for n in start)
+        for label, update in (("free", free), ("held", held))
+    }
+    assert distance["held"] < 0.2 * distance["free"]
+
+
+def test_an_answer_carries_no_data(build_client):
+    _, update = run(LocalPlan((Phase(1),), Path.FULL), build_client(8))
+    assert set(update.__slots__) == {"client_id", "params", "num_samples", "copies"}
+    assert np.isscalar(update.num_samples)

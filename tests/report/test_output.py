@@ -1,0 +1,142 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from fedcore.errors import BadOption, BadRecord
+from fedcore.report import output
+from fedcore.report.output import CHECKPOINT, ROUNDS, SUMMARY, OutputFolder
+from fedcore.report.records import read_rows
+from fedcore.types import RunKey
+
+RUN = RunKey("b", "fedcore", 30.0, 0)
+OTHER = RunKey("b", "fedavg", 30.0, 0)
+JOB = {"rounds": 3, "seed": (0,)}
+
+
+def row(number, run=RUN):
+    return {
+        "benchmark": run.benchmark,
+        "strategy": run.strategy,
+        "stragglers": run.stragglers,
+        "seed": run.seed,
+        "round": number,
+        "round_time": 0.9,
+        "train_loss": 1.0,
+        "train_accuracy": 0.5,
+        "test_accuracy": 0.5,
+        "participants": 1,
+        "rejected": 0,
+        "wall_seconds": 0.0,
+    }
+
+
+def params(value):
+    return {"layer.weight": torch.full((2, 3), float(value))}
+
+
+@pytest.fixture
+def always_checkpoint(monkeypatch):
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
+
+
+def test_rounds_are_on_disk_as_they_come(tmp_path):
+    folder = OutputFolder.create(tmp_path / "job", JOB)
+    folder.add(row(1), RUN, params(1))
+    assert len(read_rows(tmp_path / "job" / ROUNDS)) == 1
+    assert not (tmp_path / "job" / SUMMARY).exists()
+
+
+def test_a_finished_job_has_a_summary_and_no_checkpoint(tmp_path, always_checkpoint):
+    folder = OutputFolder.create(tmp_path / "job", JOB)
+    folder.add(row(1), RUN, params(1))
+    assert (tmp_path / "job" / CHECKPOINT).exists()
+    folder.finish()
+    assert not (tmp_path / "job" / CHECKPOINT).exists()
+    written = json.loads((tmp_path / "job" / SUMMARY).read_text())
+    assert written["schema"] == 1
+    assert written["results"][0]["strategy"] == "fedcore"
+
+
+def test_an_interrupted_job_goes_on_after_its_last_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "job"
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
+    folder = OutputFolder.create(path, JOB)
+    folder.add(row(1, OTHER), OTHER, params(9))
+    folder.add(row(1), RUN, params(1))
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", 1e9)
+    folder.add(row(2), RUN, params(2))  # no checkpoint behind this one
+    again = OutputFolder.resume(path, JOB)
+    done, model = again.position(RUN, rounds=3)
+    assert done == 1
+    assert torch.equal(model["layer.weight"], params(1)["layer.weight"])
+    assert [(r["strategy"], r["round"]) for r in read_rows(path / ROUNDS)] == [
+        ("fedavg", 1),
+        ("fedcore", 1),
+    ]
+
+
+def test_a_run_that_is_done_or_not_begun_needs_no_checkpoint(tmp_path):
+    folder = OutputFolder.create(tmp_path / "job", JOB)
+    for number in (1, 2, 3):
+        folder.add(row(number), RUN, params(1))
+    again = OutputFolder.resume(tmp_path / "job", JOB)
+    assert again.position(RUN, rounds=3) == (3, None)
+    assert again.position(OTHER, rounds=3) == (0, None)
+
+
+def test_without_a_checkpoint_a_run_begins_anew(tmp_path):
+    folder = OutputFolder.create(tmp_path / "job", JOB)
+    folder.add(row(1), RUN, params(1))
+    again = OutputFolder.resume(tmp_path / "job", JOB)
+    assert again.position(RUN, rounds=3) == (0, None)
+    assert again.rows == []
+
+
+def test_another_jobs_folder_is_not_resumed(tmp_path):
+    OutputFolder.create(tmp_path / "job", JOB)
+    with pytest.raises(BadOption, match="rounds is 4 but the job in"):
+        OutputFolder.resume(tmp_path / "job", {**JOB, "rounds": 4})
+
+
+def test_a_folder_without_a_job_is_not_resumed(tmp_path):
+    with pytest.raises(BadOption, match="holds no interrupted job"):
+        OutputFolder.resume(tmp_path, JOB)
+
+
+def test_a_pickle_in_place_of_a_checkpoint_is_not_opened(tmp_path, always_checkpoint):
+    folder = OutputFolder.create(tmp_path / "job", JOB)
+    folder.add(row(1), RUN, params(1))
+    array = np.array([{"a": 1}], dtype=object)
+    np.savez(tmp_path / "job" / CHECKPOINT, run=array, allow_pickle=True)
+    with pytest.raises(BadRecord, match="is damaged"):
+        OutputFolder.resume(tmp_path / "job", JOB).position(RUN, rounds=3)
+
+
+def test_an_earlier_job_is_replaced_only_on_request(tmp_path):
+    path = tmp_path / "job"
+    OutputFolder.create(path, JOB).add(row(1), RUN, params(1))
+    with pytest.raises(BadOption, match="--resume to go on with it or --overwrite"):
+        OutputFolder.create(path, JOB)
+    OutputFolder.create(path, JOB, overwrite=True)
+    assert not (path / ROUNDS).exists()
+
+
+def test_what_is_no_job_is_never_overwritten(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(BadOption, match="holds something else"):
+        OutputFolder.create(tmp_path, JOB, overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_file_is_no_folder(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(BadOption, match="is a file; name a folder"):
+        OutputFolder.create(path, JOB)
+
+
+def test_an_empty_folder_will_do(tmp_path):
+    OutputFolder.create(tmp_path, JOB)
+    assert (tmp_path / "experiment.json").exists()

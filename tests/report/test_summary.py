@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from fedcore.errors import BadRecord
+from fedcore.report.summary import read_summary, summarise, summary
+from fedcore.types import RunKey
+
+KEY = RunKey("b", "fedcore", 30.0, 0)
+
+
+def row(number, time, accuracy):
+    return {
+        "benchmark": "b",
+        "strategy": "fedcore",
+        "stragglers": 30.0,
+        "seed": 0,
+        "round": number,
+        "round_time": time,
+        "train_loss": 1 / number,
+        "train_accuracy": accuracy,
+        "test_accuracy": accuracy,
+        "participants": 2,
+        "rejected": 0,
+        "wall_seconds": 0.5,
+    }
+
+
+def test_by_hand():
+    rows = [row(n, 0.5, 0.1) for n in range(1, 10)]
+    rows += [row(10, 1.0, 0.4), row(11, 1.5, 0.8), row(12, 0.5, 0.6)]
+    found = summarise(KEY, rows)
+    assert found["final_test_accuracy"] == 0.6
+    assert found["best_test_accuracy"] == 0.8
+    assert found["mean_test_accuracy_from_round_10"] == pytest.approx(0.6)
+    assert found["final_train_loss"] == 1 / 12
+    assert found["max_round_time"] == 1.5
+    assert found["mean_round_time"] == pytest.approx((9 * 0.5 + 3) / 12)
+    assert found["deadline_misses"] == 1  # 1.0 is on time
+    assert found["deadline_miss_share"] == pytest.approx(1 / 12)
+    assert found["rounds"] == 12
+    assert found["wall_seconds"] == 6
+
+
+def test_before_round_10_there_is_no_mean_from_it_on():
+    assert summarise(KEY, [row(1, 0.5, 0.3)])["mean_test_accuracy_from_round_10"] is None
+
+
+def test_without_test_data():
+    found = summarise(KEY, [{**row(1, 0.5, 0.3), "test_accuracy": None}])
+    assert found["final_test_accuracy"] is None
+    assert found["final_train_accuracy"] == 0.3
+
+
+def test_what_is_written_can_be_read(tmp_path):
+    path = tmp_path / "summary.json"
+    content = summary([row(1, 0.5, 0.3)], {"rounds": 1})
+    path.write_text(json.dumps(content))
+    assert read_summary(path) == content
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 2}'])
+def test_what_is_no_summary_is_refused(tmp_path, text):
+    path = tmp_path / "summary.json"
+    path.write_text(text)
+    with pytest.raises(BadRecord):
+        read_summary(path)

@@ -1,0 +1,40 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from fedcore.server import evaluate as module
+from fedcore.server.evaluate import evaluate, pool
+from fedcore.task import Task
+
+
+def test_by_hand():
+    """Scores all zero: every loss is log 2, and argmax says class 0."""
+    task = Task(nn.Linear(3, 2))
+    zeros = {name: torch.zeros_like(value) for name, value in task.initial_params().items()}
+    from fedcore.types import ClientData
+
+    data = ClientData(torch.randn(4, 3), torch.tensor([0, 1, 0, 0]))
+    score = evaluate(task, zeros, data)
+    assert score.loss == pytest.approx(math.log(2))
+    assert score.accuracy == 0.75
+
+
+def test_chunks_change_nothing(build_client, monkeypatch):
+    task = Task(nn.Linear(3, 2))
+    whole = evaluate(task, task.initial_params(), build_client(50))
+    monkeypatch.setattr(module, "CHUNK", 7)
+    parts = evaluate(task, task.initial_params(), build_client(50))
+    assert parts.loss == pytest.approx(whole.loss)
+    assert parts.accuracy == whole.accuracy
+
+
+def test_pooled_loss_weighs_clients_by_their_samples(build_client):
+    """L(w) = Σ p^i L^i(w) with p^i = m^i / Σ m (Eq. 1)."""
+    task = Task(nn.Linear(3, 2))
+    params = task.initial_params()
+    clients = [build_client(5), build_client(15, seed=1)]
+    apart = [evaluate(task, params, client).loss for client in clients]
+    together = evaluate(task, params, pool(clients)).loss
+    assert together == pytest.approx(0.25 * apart[0] + 0.75 * apart[1])

@@ -1,0 +1,68 @@
+import pytest
+import torch
+from torch import nn
+
+from fedcore.errors import BadData, UnknownPlugin
+from fedcore.models.logistic import LinearClassifier
+from fedcore.sim.federation import check_dataset, federation_from_model, natural_proxy
+from fedcore.types import ClientData, FederatedDataset
+
+
+def dataset(client, test=None):
+    return FederatedDataset({4: client}, test, num_classes=2)
+
+
+def data(x=None, y=None):
+    x = torch.zeros(3, 2) if x is None else torch.tensor(x)
+    return ClientData(x, torch.tensor([0, 1, 1]) if y is None else torch.tensor(y))
+
+
+@pytest.mark.parametrize(
+    ("client", "sentence"),
+    [
+        (data(x=[[0.0, 1], [float("nan"), 0], [1, 1]]), "client 4 has NaN or infinity"),
+        (data(x=[[0.0, 1], [float("inf"), 0], [1, 1]]), "client 4 has NaN or infinity"),
+        (data(x=[[0.0]], y=[0, 1]), "client 4 has 1 inputs but 2 labels"),
+        (ClientData(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long)), "client 4 has no samp"),
+        (data(y=[0, 1, 2]), "client 4 has label 2; labels must be 0 to 1"),
+        (data(y=[0, -1, 1]), "client 4 has label -1"),
+        (data(y=[0.0, 1.0, 1.0]), "labels of client 4 must be one whole number"),
+    ],
+)
+def test_bad_data_is_refused_by_the_name_of_its_owner(client, sentence):
+    with pytest.raises(BadData, match=sentence):
+        check_dataset(dataset(client))
+
+
+def test_the_test_set_is_checked_too():
+    with pytest.raises(BadData, match="the test set has label 5"):
+        check_dataset(dataset(data(), data(y=[0, 5, 1])))
+
+
+def test_no_clients_at_all():
+    with pytest.raises(BadData, match="at least one client"):
+        check_dataset(FederatedDataset({}, None, 2))
+
+
+def test_the_initial_model_depends_on_the_seed_alone_and_disturbs_no_other_draw():
+    torch.manual_seed(123)
+    expected = torch.rand(1)
+    torch.manual_seed(123)
+    first = federation_from_model(dataset(data()), "logistic", 7).initial
+    assert torch.equal(torch.rand(1), expected)
+    second = federation_from_model(dataset(data()), "logistic", 7).initial
+    other = federation_from_model(dataset(data()), "logistic", 8).initial
+    assert torch.equal(first["linear.weight"], second["linear.weight"])
+    assert not torch.equal(first["linear.weight"], other["linear.weight"])
+
+
+def test_an_unknown_model_is_refused():
+    with pytest.raises(UnknownPlugin, match="did you mean 'logistic'"):
+        federation_from_model(dataset(data()), "logistik", 0)
+
+
+def test_linear_models_compare_inputs_and_networks_compare_gradients():
+    assert natural_proxy(LinearClassifier(2, 2)) == "input"
+    assert natural_proxy(nn.Sequential(nn.Flatten(), nn.Linear(2, 2))) == "input"
+    network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    assert natural_proxy(network) == "last-layer-input"

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from fedcore.errors import BadOption
+from fedcore.sim.fleet import CapabilityLaw, build_fleet, deadline
+from fedcore.types import ClientProfile
+
+SIZES = dict(enumerate([50, 80, 120, 300, 700, 1500, 60, 90, 400, 5000]))
+
+
+def fleet(law=None, stragglers=30.0, seed=0, sizes=None):
+    return build_fleet(
+        sizes or SIZES, law=law or CapabilityLaw(), stragglers=stragglers, epochs=10, seed=seed
+    )
+
+
+@pytest.mark.parametrize("share", [10, 20, 30, 50, 90])
+def test_the_slowest_share_misses_the_deadline(share):
+    found = fleet(stragglers=share, sizes=dict(enumerate(range(50, 150))))
+    late = [c.seconds(10 * c.num_samples) > found.deadline for c in found.profiles.values()]
+    assert sum(late) == share
+
+
+def test_the_deadline_by_hand():
+    """Full rounds take 10, 20, 30, 40, 50 seconds; the 75th percentile is 40."""
+    profiles = {i: ClientProfile(i + 1, 1.0) for i in range(5)}
+    assert deadline(profiles, 25, 10) == 40
+
+
+@pytest.mark.parametrize("share", [0, -1, 100, 130])
+def test_an_impossible_share_is_refused(share):
+    with pytest.raises(BadOption, match=f"got {share}"):
+        fleet(stragglers=share)
+
+
+def test_speeds_have_the_papers_mean_and_variance_and_none_is_too_slow():
+    """N(1, 0.25) cut at 0.1: the cut moves the mean by 0.04 and the deviation by -0.04."""
+    found = fleet(sizes=dict.fromkeys(range(20_000), 100))
+    speeds = np.array([client.capability for client in found.profiles.values()])
+    assert speeds.min() >= 0.1
+    assert speeds.mean() == pytest.approx(1.04, abs=0.02)
+    assert speeds.std() == pytest.approx(0.46, abs=0.02)
+
+
+def test_size_linked_speeds_by_hand():
+    """Sizes 1, 3: mean 2, deviation 1, so c = 1 - 0.25 and 1 + 0.25."""
+    found = fleet(CapabilityLaw("size-linked", std=0.25), sizes={0: 1, 1: 3})
+    assert [client.capability for client in found.profiles.values()] == [0.75, 1.25]
+
+
+def test_size_linked_speeds_of_equal_clients_are_equal():
+    found = fleet(CapabilityLaw("size-linked", std=0.25), sizes={0: 7, 1: 7})
+    assert [client.capability for client in found.profiles.values()] == [1.0, 1.0]
+
+
+def test_equal_speeds():
+    assert {c.capability for c in fleet(CapabilityLaw("equal")).profiles.values()} == {1.0}
+
+
+def test_an_unknown_law_is_refused():
+    with pytest.raises(BadOption, match=r"capability must be one of.*'pareto'"):
+        fleet(CapabilityLaw("pareto"))
+
+
+def test_the_same_seed_gives_the_same_fleet():
+    assert fleet(seed=3) == fleet(seed=3)
+    assert fleet(seed=3) != fleet(seed=4)

@@ -1,0 +1,96 @@
+import dataclasses
+
+import pytest
+import torch
+
+from fedcore.config import PRESETS, Experiment
+from fedcore.errors import BadOption
+from fedcore.sim import rounds as module
+from fedcore.sim.federation import federation_from_model
+from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.types import FederatedDataset, RunKey
+
+STRATEGIES = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
+
+
+@pytest.fixture
+def federation(build_client):
+    clients = {i: build_client(20 + 15 * i, seed=i) for i in range(6)}
+    return federation_from_model(FederatedDataset(clients, build_client(50), 2), "logistic", 0)
+
+
+SMALL = Experiment(rounds=4, epochs=3, clients_per_round=3, learning_rate=0.1)
+
+
+def run(federation, strategy, experiment=SMALL, start=None, stragglers=30.0):
+    key = RunKey("test", strategy, stragglers, 0)
+    method = build_strategy(strategy, experiment, federation.proxy)
+    return list(simulate_rounds(federation, experiment, key, strategy=method, start=start))
+
+
+def untimed(result):
+    return [dataclasses.replace(record, wall_seconds=0.0) for record, _ in result]
+
+
+def test_the_same_seed_gives_the_same_rounds(federation):
+    assert untimed(run(federation, "fedcore")) == untimed(run(federation, "fedcore"))
+
+
+def test_every_strategy_sees_the_same_cohorts(federation):
+    cohorts = [
+        [[(c.client_id, c.copies) for c in record.clients] for record, _ in run(federation, name)]
+        for name in STRATEGIES
+    ]
+    assert cohorts.count(cohorts[0]) == len(STRATEGIES)
+
+
+def test_every_strategy_starts_from_the_same_model(federation):
+    """At a learning rate of (almost) nothing all of them stay where they began."""
+    still = dataclasses.replace(SMALL, learning_rate=1e-30)
+    finals = [run(federation, name, still)[-1][1]["linear.weight"] for name in STRATEGIES]
+    assert all(torch.equal(final, federation.initial["linear.weight"]) for final in finals)
+
+
+@pytest.mark.parametrize("stragglers", [10.0, 30.0, 60.0])
+@pytest.mark.parametrize("preset", ["paper", "authors-code"])
+def test_who_promises_the_deadline_keeps_it(federation, preset, stragglers):
+    experiment = dataclasses.replace(SMALL, **PRESETS[preset], rounds=10)
+    for name in STRATEGIES[1:]:
+        result = run(federation, name, experiment, stragglers=stragglers)
+        assert max(record.time for record, _ in result) <= 1.0
+
+
+def test_a_run_goes_on_from_any_round_as_if_it_had_never_stopped(federation):
+    whole = run(federation, "fedcore")
+    record, params = whole[1]
+    rest = run(federation, "fedcore", start=(record.number, params))
+    assert untimed(rest) == untimed(whole)[2:]
+
+
+def test_without_test_data_there_is_no_test_accuracy(build_client):
+    dataset = FederatedDataset({0: build_client(20), 1: build_client(9)}, None, 2)
+    result = run(federation_from_model(dataset, "logistic", 0), "fedavg")
+    assert result[0][0].test_accuracy is None
+
+
+def test_a_strategy_gets_the_options_it_names(federation):
+    experiment = dataclasses.replace(SMALL, fedprox_mu=0.25, prox_mu=0.5)
+    late = module.fleet_of({0: 10, 1: 1000}, experiment, RunKey("", "", 30, 0))
+    client = late.profiles[0]
+    for name, mu in (("fedprox", 0.25), ("fedcore", 0.5)):
+        strategy = build_strategy(name, experiment, "input")
+        assert strategy.plan(client, 1e9, 3).prox_mu == mu
+
+
+def test_a_file_that_builds_no_strategy_is_refused(tmp_path, federation):
+    path = tmp_path / "broken.py"
+    path.write_text("def build():\n    return 3\n")
+    with pytest.raises(BadOption, match="must return a fedcore Strategy"):
+        build_strategy(str(path), SMALL, "input")
+
+
+def test_a_file_without_build_is_refused(tmp_path):
+    path = tmp_path / "empty.py"
+    path.write_text("")
+    with pytest.raises(BadOption, match="has no function 'build'"):
+        build_strategy(str(path), SMALL, "input")

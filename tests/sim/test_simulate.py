@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedcore
+from fedcore.errors import BadData, BadOption
+
+
+def clients(count=5):
+    draw = np.random.default_rng(0)
+    made = []
+    for size in (20, 35, 50, 80, 140)[:count]:
+        x = draw.normal(size=(size, 4))
+        made.append((x, (x.sum(axis=1) > 0).astype(int)))
+    return made
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+QUICK = {"rounds": 3, "epochs": 2, "clients_per_round": 3, "learning_rate": 0.1}
+
+
+def test_own_arrays_and_an_own_network_give_a_history():
+    history = fedcore.simulate(clients(), network(), test=clients()[0], **QUICK)
+    assert len(history.rounds) == 3
+    assert history.longest_round <= 1.0
+    assert history.deadline_misses == 0
+    assert 0 <= history.final_test_accuracy <= history.best_test_accuracy <= 1
+    assert history.final_train_loss < np.log(2)
+    assert 0 < history.mean_round_time <= 1
+
+
+def test_the_given_model_stays_as_it_is():
+    model = network()
+    before = [p.clone() for p in model.parameters()]
+    history = fedcore.simulate(clients(), model, **QUICK)
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert not torch.equal(history.params["0.weight"], before[0])
+
+
+def test_an_own_strategy_can_be_passed_as_it_is():
+    def plan(client, deadline, epochs):
+        return fedcore.LocalPlan((fedcore.Phase(1),), fedcore.Path.PARTIAL)
+
+    def take_the_first(params, updates):
+        return updates[0].params
+
+    own = fedcore.Strategy(plan, take_the_first, meets_deadline=False)
+    history = fedcore.simulate(clients(), network(), strategy=own, **QUICK)
+    assert all(c.path == "partial" for r in history.rounds for c in r.clients)
+
+
+def test_every_round_is_told():
+    heard = []
+    fedcore.simulate(clients(), network(), on_round=heard.append, **QUICK)
+    assert [record.number for record in heard] == [1, 2, 3]
+
+
+def test_without_test_data():
+    history = fedcore.simulate(clients(), network(), **QUICK)
+    assert history.final_test_accuracy is None
+    assert history.best_test_accuracy is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"rounds": -1}, BadOption, "rounds must be at least 1, got -1"),
+        ({"stragglers": 100}, BadOption, "got 100"),
+        ({"learnin_rate": 0.1}, BadOption, "did you mean 'learning_rate'"),
+        ({"strategy": "fedpox"}, fedcore.errors.UnknownPlugin, "did you mean 'fedprox'"),
+    ],
+)
+def test_bad_options_are_one_sentence(change, error, sentence):
+    with pytest.raises(error, match=sentence):
+        fedcore.simulate(clients(), network(), **{**QUICK, **change})
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ([], "at least one client"),
+        ([(np.zeros((0, 4)), np.zeros(0, int))], "client 0 has no samples"),
+        ([(np.full((2, 4), np.nan), np.zeros(2, int))], "client 0 has NaN"),
+        ([(np.zeros((2, 4)), np.array([0, 7]))], "label 7; labels must be 0 to 1"),
+        ([("text", "more")], "client 0 must be a pair"),
+    ],
+)
+def test_bad_clients_are_one_sentence(bad, sentence):
+    with pytest.raises(BadData, match=sentence):
+        fedcore.simulate(bad, network(), **QUICK)
+
+
+def test_a_model_that_is_no_classifier_is_refused():
+    with pytest.raises(BadOption, match="scores"):
+        fedcore.simulate(clients(), nn.Flatten(0), **QUICK)

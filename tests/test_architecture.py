@@ -1,0 +1,100 @@
+"""The shape of the tree: who imports whom, a test twin per file, no file too long to read."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "fedcore"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# A package imports lower layers and itself, never a neighbour or a higher one.
+LAYERS = {
+    **dict.fromkeys(("types", "errors", "version"), 0),
+    **dict.fromkeys(("seeding", "plugins", "compiled", "task"), 1),
+    "coreset": 2,
+    **dict.fromkeys(("config", "server", "data", "models"), 3),
+    **dict.fromkeys(("strategies", "local"), 4),
+    **dict.fromkeys(("sim", "report"), 5),
+    "cli": 6,
+}
+WITHOUT_TWIN = {"__init__", "main", "types", "version", "errors"}
+
+
+def part_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module, [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, []
+
+
+def own_parts(path):
+    """Which parts of the package a file imports."""
+    for module, names in imports(path):
+        if module == "fedcore":
+            yield from (name for name in names if name != "__version__")
+        elif module.startswith("fedcore."):
+            yield module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_downwards(path):
+    part = part_of(path)
+    if part == "__init__":
+        return
+    for other in own_parts(path):
+        assert other == part or LAYERS[other] < LAYERS[part], f"{part} must not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_can_be_read_in_one_sitting(path):
+    assert len(path.read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_says_what_it_is_for(path):
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.stem not in WITHOUT_TWIN],
+    ids=lambda p: str(p.relative_to(SOURCE)),
+)
+def test_every_file_has_a_test_twin(path):
+    """tests/<package>/test_<module>.py, or a test that names the module."""
+    folder = ROOT / "tests" / path.relative_to(SOURCE).parent
+    twin = folder / f"test_{path.stem.lstrip('_')}.py"
+    module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+    parent, _, name = module.rpartition(".")
+    imported = (module, f"from {parent} import {name}")
+    tests = (ROOT / "tests").rglob("test_*.py")
+    assert twin.exists() or any(s in test.read_text() for test in tests for s in imported)
+
+
+def test_optional_and_heavy_packages_are_imported_where_they_are_used():
+    """``import fedcore`` works with torch and NumPy alone."""
+    for path in FILES:
+        tree = ast.parse(path.read_text())
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                found = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found = {node.module.split(".")[0]}
+            else:
+                continue
+            assert not found & {"numba", "matplotlib", "flwr", "kmedoids", "sklearn"}, path
+            if part_of(path) not in ("cli", "report"):
+                assert not found & {"typer", "rich"}, path
+
+
+def test_no_gpl_package_is_imported():
+    for path in FILES:
+        assert all(module.split(".")[0] != "kmedoids" for module, _ in imports(path))

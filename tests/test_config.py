@@ -1,0 +1,108 @@
+import dataclasses
+
+import pytest
+
+from fedcore.config import PRESETS, Experiment, option_fields, read_toml, resolve
+from fedcore.data._benchmark import find
+from fedcore.errors import BadOption
+
+
+def hyperparameters(benchmark, preset):
+    return find(benchmark).hyperparameters(preset)
+
+
+def test_nothing_given_is_the_papers_text():
+    experiment = resolve({}, hyperparameters)
+    assert experiment.selection == "proportional"
+    assert experiment.aggregation == "mean"
+    assert experiment.capability_std**2 == 0.25
+    assert experiment.learning_rate == 0.001
+    assert experiment.fedprox_mu == 0.1
+    assert experiment.weighting == "scaled"
+
+
+def test_the_authors_code_differs_where_their_repository_does():
+    experiment = resolve({"preset": "authors-code"}, hyperparameters)
+    assert experiment.selection == "uniform-by-round"
+    assert experiment.aggregation == "samples"
+    assert experiment.learning_rate == 0.01
+    assert experiment.fedprox_mu == 1.0
+    assert experiment.model == "logistic-sigmoid"
+    assert experiment.seed == (3,)
+    assert experiment.first_round == "parallel"  # a defect is no choice
+
+
+def test_what_is_given_wins_over_preset_and_benchmark():
+    given = {"preset": "authors-code", "learning_rate": 0.5, "selection": "uniform"}
+    experiment = resolve(given, hyperparameters)
+    assert (experiment.learning_rate, experiment.selection) == (0.5, "uniform")
+
+
+def test_every_choice_of_a_preset_is_an_option_of_its_own():
+    for choices in PRESETS.values():
+        assert set(choices) <= set(option_fields())
+
+
+def test_every_option_has_a_help_text_and_a_panel():
+    for item in dataclasses.fields(Experiment):
+        if item.name != "data":
+            assert item.metadata["help"].endswith(".")
+            assert item.metadata["panel"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"rouns": 3}, "no option named 'rouns'; did you mean 'rounds'"),
+        ({"rounds": 0}, "rounds must be at least 1, got 0"),
+        ({"rounds": "many"}, "rounds must be a whole number, got 'many'"),
+        ({"rounds": 2.5}, "rounds must be a whole number, got 2.5"),
+        ({"rounds": True}, "rounds must be a whole number"),
+        ({"epochs": -2}, "epochs must be at least 1"),
+        ({"learning_rate": 0}, "learning_rate must be above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be above 0, got nan"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number"),
+        ({"stragglers": "0"}, "stragglers must be percentages above 0 and below 100, got 0"),
+        ({"stragglers": [10, 100]}, "got 100"),
+        ({"stragglers": "10,10"}, "stragglers must not name anything twice"),
+        ({"stragglers": "ten"}, "stragglers must be a list, got 'ten'"),
+        ({"strategies": ""}, "strategies must name at least one"),
+        ({"seed": "1,-2"}, "seed must be at least 0, got -2"),
+        ({"seed": "1.5"}, "seed must be a list"),
+        ({"preset": "papers"}, "preset must be one of paper, authors-code, got 'papers'"),
+        ({"selection": "best"}, "selection must be one of"),
+        ({"selector": "kmeans"}, "no selector named 'kmeans'"),
+        ({"model": "logist"}, "no model named 'logist'; did you mean 'logistic'"),
+        ({"capability_floor": 0}, "capability_floor must be above 0"),
+        ({"data": 3}, "data must be a table"),
+        ({"model": 3}, "model must be text"),
+    ],
+)
+def test_bad_values_are_one_sentence(given, sentence):
+    with pytest.raises(BadOption, match=sentence):
+        resolve(given, lambda benchmark, preset: {})
+
+
+def test_toml(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("rounds = 7\nclients-per-round = 3\nstragglers = [20, 40]\nseed = 5\n")
+    experiment = resolve(read_toml(path), hyperparameters)
+    assert experiment.rounds == 7
+    assert experiment.clients_per_round == 3
+    assert experiment.stragglers == (20.0, 40.0)
+    assert experiment.seed == (5,)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"), [(b"rounds = ", "not valid TOML"), (b"\xff\xfe", "not valid TOML")]
+)
+def test_malformed_toml_is_refused(tmp_path, content, sentence):
+    path = tmp_path / "job.toml"
+    path.write_bytes(content)
+    with pytest.raises(BadOption, match=sentence):
+        read_toml(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(BadOption, match="cannot be read"):
+        read_toml(tmp_path / "none.toml")

@@ -1,0 +1,66 @@
+import pytest
+import torch
+from torch import nn
+
+from fedcore.errors import BadOption
+from fedcore.task import Task
+
+
+def test_parameters_are_passed_in_and_the_module_keeps_its_own():
+    model = nn.Linear(2, 3)
+    task = Task(model)
+    zeros = {name: torch.zeros_like(value) for name, value in task.initial_params().items()}
+    assert task.logits(zeros, torch.ones(1, 2)).abs().sum() == 0
+    assert model(torch.ones(1, 2)).abs().sum() > 0
+
+
+def test_a_model_with_running_statistics_is_refused_with_a_remedy():
+    with pytest.raises(BadOption, match=r"running_mean.*GroupNorm"):
+        Task(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+
+
+def test_the_head_is_the_last_linear_layer_unless_named():
+    model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3))
+    params = Task(model).initial_params()
+    assert torch.equal(Task(model).head_weight(params), params["2.weight"])
+    assert torch.equal(Task(model, head="0").head_weight(params), params["0.weight"])
+
+
+def test_a_bare_linear_layer_is_its_own_head():
+    task = Task(nn.Linear(2, 3))
+    assert task.head_weight(task.initial_params()).shape == (3, 2)
+
+
+def test_a_head_that_does_not_exist_is_refused():
+    with pytest.raises(BadOption, match=r"head must name one of.*got 'fc'"):
+        Task(nn.Sequential(nn.Linear(2, 3)), head="fc")
+
+
+def test_a_model_without_a_linear_layer_has_no_last_layer_gradient():
+    task = Task(nn.Sequential(nn.Conv1d(1, 2, 1), nn.Flatten()))
+    with pytest.raises(BadOption, match="it has none"):
+        task.logits_and_head(task.initial_params(), torch.ones(1, 1, 2))
+
+
+def test_a_head_that_runs_twice_is_refused():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.layer(self.layer(x))
+
+    task = Task(Twice())
+    with pytest.raises(BadOption, match="ran 2 times"):
+        task.logits_and_head(task.initial_params(), torch.ones(1, 2))
+
+
+def test_a_model_that_returns_no_tensor_is_refused():
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    task = Task(Pair())
+    with pytest.raises(BadOption, match="must return a tensor"):
+        task.logits({}, torch.ones(1, 2))
