@@ -209,6 +209,9 @@ class Experiment:
     )
     prox_mu: float = _option(0.0, "FedCore: a proximal term as well.", _METHOD, at_least(0))
 
+    data_dir: str | None = _option(
+        None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache.", _JOB
+    )
     data_seed: int = _option(0, "Seed of the dataset itself (the paper's is 0).", _JOB, at_least(0))
     data: Mapping[str, Any] = field(default_factory=dict)  # further options of the dataset
 
@@ -271,13 +274,14 @@ def _convert(name: str, value: Any) -> Any:
             return tuple(int(str(part)) for part in _parts(value))
         if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-        if kind in (int, str) and isinstance(value, kind) and not isinstance(value, bool):
+        plain = kind in (int, str, str | None)
+        if plain and isinstance(value, kind) and not isinstance(value, bool):
             return value
         if name == "data" and isinstance(value, Mapping):
             return dict(value)
     except (TypeError, ValueError):
         pass
-    expected = {int: "a whole number", float: "a number", str: "text"}.get(
+    expected = {int: "a whole number", float: "a number", str: "text", str | None: "text"}.get(
         kind, "a list" if name != "data" else "a table"
     )
     raise BadOption(f"{name} must be {expected}, got {value!r}")

@@ -108,13 +108,29 @@ class Coreset:
 
 @dataclass(frozen=True, slots=True)
 class ClientData:
-    """One client's samples: ``x`` [m, ...] and integer labels ``y`` [m]."""
+    """One client's samples: inputs ``x`` and whole-number labels ``y``, a row each.
+
+    With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``: ``x`` may then be a view that
+    would be large if it were written out, such as all windows of a text. Without, sample j is
+    row j. Read samples with ``take`` and ``labels``, which know about both.
+    """
 
     x: Tensor
     y: Tensor
+    rows: Tensor | None = None
 
     def __len__(self) -> int:
-        return self.y.shape[0]
+        return (self.y if self.rows is None else self.rows).shape[0]
+
+    @property
+    def labels(self) -> Tensor:
+        """Labels of all samples [m]."""
+        return self.y if self.rows is None else self.y[self.rows]
+
+    def take(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of some samples; a slice of samples without ``rows`` is a view."""
+        chosen = index if self.rows is None else self.rows[index]
+        return self.x[chosen], self.y[chosen]
 
 
 @dataclass(frozen=True, slots=True)

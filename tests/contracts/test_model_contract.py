@@ -6,7 +6,12 @@ import torch
 from fedcore import plugins
 from fedcore.task import Task
 
-EXAMPLES = {"logistic": torch.zeros(5), "logistic-sigmoid": torch.zeros(5)}
+EXAMPLES = {
+    "logistic": torch.zeros(5),
+    "logistic-sigmoid": torch.zeros(5),
+    "cnn": torch.zeros(1, 8, 8),
+    "char-lstm": torch.zeros(6, dtype=torch.uint8),
+}
 
 pytestmark = pytest.mark.parametrize("name", plugins.names("model"))
 

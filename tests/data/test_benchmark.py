@@ -1,6 +1,6 @@
 import pytest
 
-from fedcore.data._benchmark import benchmark_names, find
+from fedcore.data._benchmark import benchmark_names, find, no_suffix
 from fedcore.errors import BadOption, UnknownPlugin
 
 
@@ -26,3 +26,31 @@ def test_options_of_the_user_win_over_the_name():
 def test_an_unknown_data_option_is_refused():
     with pytest.raises(BadOption, match="did you mean 'clients'"):
         find("synthetic-1-1").load(seed=0, data_dir=None, options={"client": 3})
+
+
+@pytest.mark.parametrize("name", benchmark_names())
+@pytest.mark.parametrize("preset", ["paper", "authors-code"])
+def test_every_benchmark_has_hyperparameters(name, preset):
+    assert "model" in find(name).hyperparameters(preset)
+
+
+def test_a_hyphen_in_a_datasets_name_is_no_option():
+    assert find("fashion-mnist").module.__name__ == "fedcore.data.fashion_mnist"
+
+
+def test_sizes_are_counted_as_the_paper_counts():
+    benchmark = find("synthetic-1-1")
+    assert not benchmark.counts_test
+    assert sum(benchmark.client_sizes(seed=0, data_dir=None, options={})) == 20_101
+    assert find("mnist").counts_test
+
+
+def test_sizes_refuse_an_unknown_data_option_too():
+    with pytest.raises(BadOption, match="did you mean 'sigma'"):
+        find("mnist").client_sizes(seed=0, data_dir=None, options={"sigmma": 1})
+
+
+def test_a_dataset_without_variants_has_no_options_in_its_name():
+    assert no_suffix("mnist", "") == {}
+    with pytest.raises(BadOption, match="mnist-0"):
+        no_suffix("mnist", "0")

@@ -34,7 +34,9 @@ notices = Console(stderr=True)
 def prepare(experiment: Experiment) -> dict[int, Federation]:
     """Load data and model for every seed; whatever is wrong with the options shows here."""
     dataset = _benchmark.find(experiment.benchmark).load(
-        seed=experiment.data_seed, data_dir=None, options=experiment.data
+        seed=experiment.data_seed,
+        data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
+        options=experiment.data,
     )
     federations = {
         seed: federation_from_model(dataset, experiment.model, seed) for seed in experiment.seed

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcore import plugins
+from fedcore.cli.data import data_app
 from fedcore.cli.options import experiment_from, with_experiment_options
 from fedcore.errors import FedCoreError
 from fedcore.version import __version__
@@ -27,6 +28,8 @@ app = typer.Typer(
     one benchmark, as tables and plots.
     """,
 )
+
+app.add_typer(data_app, name="data")
 
 Config = Annotated[
     Path | None,
@@ -97,13 +100,13 @@ def run(
 @app.command(name="list")
 def list_everything() -> None:
     """List benchmarks, strategies, selectors and models."""
-    from fedcore.data._benchmark import benchmark_names
+    from fedcore.data._benchmark import benchmark_names, find
 
     table = Table(show_header=True, box=None, padding=(0, 2))
     for title in ("Kind", "Name", "What it is"):
         table.add_column(title)
     for name in benchmark_names():
-        table.add_row("benchmark", name, plugins.summary("dataset", name.split("-")[0]))
+        table.add_row("benchmark", name, (find(name).module.__doc__ or "").split("\n")[0])
     for kind in ("strategy", "selector", "model"):
         for name in plugins.names(kind):
             table.add_row(kind, name, plugins.summary(kind, name))

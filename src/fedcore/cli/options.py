@@ -39,11 +39,16 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
     """The experiment that a TOML file and the command line describe together."""
     typed = {name: value for name, value in given.items() if value not in (None, [])}
     if "data" in typed:
-        typed["data"] = dict(_pair(text) for text in typed["data"])
+        typed["data"] = dataset_options(typed["data"])
     from_file = read_toml(config) if config is not None else {}
     if "data" in typed and isinstance(from_file.get("data"), dict):
         typed["data"] = {**from_file["data"], **typed["data"]}
     return resolve({**from_file, **typed}, _hyperparameters)
+
+
+def dataset_options(texts: list[str]) -> dict[str, Any]:
+    """Options of a dataset from texts like ``clients=100``."""
+    return dict(_pair(text) for text in texts)
 
 
 def _hyperparameters(benchmark: str, preset: str) -> Any:
@@ -59,11 +64,12 @@ def _parameter(name: str) -> inspect.Parameter:
     else:
         field = option_fields()[name]
         hint = typing.get_type_hints(Experiment)[name]
+        metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME"}
         option = typer.Option(
             flag,
             help=_help(name),
             rich_help_panel=field.metadata["panel"],
-            metavar={int: "NUMBER", float: "NUMBER", str: "NAME"}.get(hint, "LIST"),
+            metavar="PATH" if name == "data_dir" else metavars.get(hint, "LIST"),
         )
         kind = Annotated[(hint if hint in (int, float) else str) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
@@ -82,6 +88,8 @@ def _help(name: str) -> str:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -31,13 +31,42 @@ class Benchmark:
         self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]
     ) -> FederatedDataset:
         """Load the data, with the user's ``options`` over those of the name."""
+        dataset: FederatedDataset = self.module.load(**self._arguments(seed, data_dir, options))
+        return dataset
+
+    @property
+    def counts_test(self) -> bool:
+        """Whether the paper's Table 1 counts test samples of this dataset too."""
+        return hasattr(self.module, "client_sizes")
+
+    def client_sizes(
+        self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]
+    ) -> list[int]:
+        """Samples per client as Table 1 counts them, found without loading all data if possible."""
+        if not self.counts_test:
+            dataset = self.load(seed=seed, data_dir=data_dir, options=options)
+            return [len(data) for data in dataset.clients.values()]
+        sizes: list[int] = self.module.client_sizes(**self._arguments(seed, data_dir, options))
+        return sizes
+
+    def _arguments(
+        self, seed: int, data_dir: Path | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
         accepted = list(inspect.signature(self.module.load).parameters)
         for key in options:
             if key not in accepted:
                 raise BadOption(plugins.unknown("data option", key, accepted))
-        merged = {"seed": seed, "data_dir": data_dir, **self.options, **options}
-        dataset: FederatedDataset = self.module.load(**merged)
-        return dataset
+        return {"seed": seed, "data_dir": data_dir, **self.options, **options}
+
+
+def no_suffix(dataset: str, suffix: str) -> dict[str, Any]:
+    """The options in the name of a dataset that has no variants: none, or a refusal."""
+    if suffix:
+        raise BadOption(
+            f"benchmark must be {dataset!r}, got '{dataset}-{suffix}'; it has no variants, "
+            "only options such as --data clients=100"
+        )
+    return {}
 
 
 def find(name: str) -> Benchmark:

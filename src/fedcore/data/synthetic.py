@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcore.data._statistics import PaperRow
 from fedcore.errors import BadOption
 from fedcore.types import ClientData, FederatedDataset
 
 BENCHMARKS = ("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1")
+PAPER = dict.fromkeys(BENCHMARKS, PaperRow(30, 20_101, 670, 1_148))
+NOTE = "The paper counts test samples for its other datasets, but not here."
 
 _COMMON = {"rounds": 100, "epochs": 10, "batch_size": 8, "clients_per_round": 10}
 _HYPERPARAMETERS: dict[str, dict[str, Any]] = {

@@ -49,7 +49,7 @@ class Coresets:
         """
         key = (assignment.client_id, spec)
         if key not in self._kept:
-            inputs = self._clients[assignment.client_id].x.float()
+            inputs = self._clients[assignment.client_id].take(slice(None))[0].float()
             path = ("coreset", assignment.client_id)
             self._kept[key] = self._build(assignment, spec, inputs, *path)
         return self._kept[key]
@@ -57,7 +57,7 @@ class Coresets:
     def _build(
         self, assignment: Assignment, spec: CoresetSpec, points: Tensor, *path: str | int
     ) -> Samples:
-        labels = self._clients[assignment.client_id].y
+        labels = self._clients[assignment.client_id].labels
         coreset = build_coreset(points, labels, spec, stream(assignment.seed, *path))
         indices = coreset.indices.cpu().numpy().astype(np.int64)
         weights = coreset.weights.cpu().numpy().astype(np.float64)

@@ -104,5 +104,5 @@ class LinearExecutor:
 
 
 def _arrays(data: ClientData) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    x = data.x.flatten(1).to(torch.float32).contiguous().numpy()
-    return x, data.y.to(torch.int64).numpy()
+    x, y = data.take(slice(None))
+    return x.flatten(1).to(torch.float32).contiguous().numpy(), y.to(torch.int64).numpy()

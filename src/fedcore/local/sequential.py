@@ -104,7 +104,7 @@ def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, T
     real = tape.coefficient[number] > 0
     chosen = torch.from_numpy(tape.index[number][real])
     coefficient = torch.from_numpy(tape.coefficient[number][real])
-    return Batch(data.x[chosen], data.y[chosen], coefficient), chosen
+    return Batch(*data.take(chosen), coefficient), chosen
 
 
 def _proxy(name: str, seen: HeadGradients, weight: Tensor) -> Tensor:

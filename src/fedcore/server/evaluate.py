@@ -26,7 +26,7 @@ def evaluate(task: Task, params: Params, data: ClientData) -> Score:
     """L(w) = Σ_i p^i L^i(w) over the pooled samples, and the accuracy on them."""
     loss, right = 0.0, 0
     for start in range(0, len(data), CHUNK):
-        x, y = data.x[start : start + CHUNK], data.y[start : start + CHUNK]
+        x, y = data.take(slice(start, start + CHUNK))
         logits = task.logits(params, x)
         loss += float(sample_losses(logits, y).double().sum())
         right += int((logits.argmax(dim=1) == y).sum())
@@ -35,5 +35,5 @@ def evaluate(task: Task, params: Params, data: ClientData) -> Score:
 
 def pool(clients: Iterable[ClientData]) -> ClientData:
     """All clients' samples in one piece."""
-    parts = list(clients)
-    return ClientData(torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts]))
+    inputs, labels = zip(*(client.take(slice(None)) for client in clients), strict=True)
+    return ClientData(torch.cat(inputs), torch.cat(labels))

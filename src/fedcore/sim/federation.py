@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedcore import plugins
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
@@ -28,7 +28,7 @@ def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int)
     """Data plus the named model, initialised from ``seed``."""
     check_dataset(dataset)
     module = plugins.load("model", model_name)
-    example = next(iter(dataset.clients.values())).x[0]
+    example = next(iter(dataset.clients.values())).take(slice(0, 1))[0][0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
         model = module.build(example, dataset.num_classes)
@@ -61,13 +61,21 @@ def check_dataset(dataset: FederatedDataset) -> None:
 def _check_data(owner: str, data: ClientData, num_classes: int) -> None:
     if len(data.x) != len(data.y):
         raise BadData(f"{owner} has {len(data.x)} inputs but {len(data.y)} labels; each needs one")
+    if data.rows is not None and not _are_rows(data.rows, len(data.y)):
+        raise BadData(f"rows of {owner} must be whole numbers from 0 to {len(data.y) - 1}")
     if len(data) == 0:
         raise BadData(f"{owner} has no samples; leave it out")
     if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
         raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those samples")
     if data.y.is_floating_point() or data.y.dim() != 1:
         raise BadData(f"labels of {owner} must be one whole number per sample")
-    low, high = int(data.y.min()), int(data.y.max())
+    low, high = int(data.labels.min()), int(data.labels.max())
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high
         raise BadData(f"{owner} has label {wrong}; labels must be 0 to {num_classes - 1}")
+
+
+def _are_rows(rows: Tensor, available: int) -> bool:
+    if rows.dim() != 1 or rows.dtype not in (torch.int32, torch.int64):
+        return False
+    return bool(((rows >= 0) & (rows < available)).all())

@@ -81,8 +81,8 @@ def _labels(y: Tensor) -> Tensor:
 def _count_classes(data: Sequence[ClientData], model: nn.Module) -> int:
     """How many scores the model gives, found by trying it on one sample."""
     for client in data:
-        if len(client.x) > 0:
-            scores = model(client.x[:1])
+        if len(client) > 0:
+            scores = model(client.take(slice(0, 1))[0])
             if not isinstance(scores, Tensor) or scores.dim() != 2:
                 raise BadOption("model must map a batch of inputs to scores [batch, classes]")
             return scores.shape[1]

@@ -1,0 +1,200 @@
+"""``fedcore data``: which datasets there are, getting their files, how they are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from fedcore import plugins
+from fedcore.errors import BadOption
+
+if TYPE_CHECKING:
+    from fedcore.data._benchmark import Benchmark
+    from fedcore.data._download import Report
+    from fedcore.data._files import Source
+
+data_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Datasets: list them, fetch their files, see how they are spread over clients.",
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="Data directory, one folder per dataset; else $FEDCORE_DATA, else the user's cache.",
+    ),
+]
+
+
+@data_app.command(name="list")
+def list_datasets(*, data_dir: DataDir = None) -> None:
+    """List datasets, and whether their files are there."""
+    table = Table(show_header=True, box=None, padding=(0, 2))
+    for title in ("Name", "What it is", "Files"):
+        table.add_column(title)
+    for name in plugins.names("dataset"):
+        module = plugins.load("dataset", name)
+        table.add_row(name, plugins.summary("dataset", name), _state(module, data_dir))
+    Console().print(table)
+
+
+@data_app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="Dataset, e.g. mnist; see 'fedcore data list'.")],
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Download a dataset's files from their public origin, and check them.
+
+    What is already there and right is kept; an interrupted download goes on where it stopped.
+
+    [bold]Example[/bold]
+
+    fedcore data fetch mnist --data-dir ~/data
+    """
+    from fedcore.data import _download
+
+    source = _source(plugins.load("dataset", name))
+    if source is None:
+        raise BadOption(f"{name} has no files to fetch: it is generated, or made from your own")
+    console = Console()
+    with _progress() as report:
+        results = _download.fetch(source, data_dir, report)
+    for path, is_new in results:
+        console.print(f"{'fetched' if is_new else 'already there'}: {path}", soft_wrap=True)
+
+
+@data_app.command()
+def stats(
+    name: Annotated[str, typer.Argument(help="Benchmark, e.g. mnist or synthetic-1-1.")],
+    *,
+    data_dir: DataDir = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of the dataset; else the paper's or nearest.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="Further option of the dataset, e.g. --data sigma=1.7."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the histogram into this file too.")
+    ] = None,
+) -> None:
+    """Show how a dataset is spread over clients, beside the paper's Table 1 and as its Figure 2.
+
+    [bold]Examples[/bold]
+
+    fedcore data stats shakespeare
+
+    fedcore data stats mnist --seed 17112 --data sigma=1.7 --plot mnist.png
+    """
+    from fedcore.cli.options import dataset_options
+    from fedcore.data import _benchmark
+    from fedcore.report.histogram import draw_histogram, histogram
+
+    benchmark = _benchmark.find(name)
+    if seed is None:
+        seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
+    options = dataset_options(data or [])
+    sizes = benchmark.client_sizes(seed=seed, data_dir=data_dir, options=options)
+    console = Console()
+    console.print(_table_one(benchmark, sizes))
+    counted = "Training and test samples" if benchmark.counts_test else "Training samples"
+    given = ", ".join(f"{key} {value}" for key, value in {"seed": seed, **options}.items())
+    console.print(f"{counted}; {given}. {getattr(benchmark.module, 'NOTE', '')}", soft_wrap=True)
+    console.print()
+    title = f"{name}: samples per client"
+    console.print(histogram(sizes, title))
+    if plot is not None:
+        try:
+            draw_histogram(sizes, title, plot)
+        except ImportError:
+            raise BadOption("plot needs matplotlib; pip install 'fedcore[plots]'") from None
+        console.print(f"Written to {plot}", soft_wrap=True)
+
+
+def _table_one(benchmark: Benchmark, sizes: list[int]) -> Table:
+    from fedcore.data._statistics import spread_of
+
+    table = Table(title=f"Table 1, {benchmark.name}", title_justify="left")
+    table.add_column("")
+    for column in ("clients", "samples", "mean", "std", "least", "median", "most"):
+        table.add_column(column, justify="right")
+    paper = getattr(benchmark.module, "PAPER", {}).get(benchmark.name)
+    if paper is not None:
+        numbers = (paper.clients, paper.samples, paper.mean, paper.std)
+        table.add_row("paper", *(f"{number:,}" for number in numbers), "", "", "")
+    here = spread_of(sizes)
+    table.add_row(
+        "here",
+        f"{here.clients:,}",
+        f"{here.samples:,}",
+        f"{here.mean:,.2f}",
+        f"{here.std:,.2f}",
+        f"{here.least:,}",
+        f"{here.median:,.0f}",
+        f"{here.most:,}",
+    )
+    return table
+
+
+def _state(module: ModuleType, data_dir: Path | None) -> str:
+    from fedcore.data import _files
+
+    source = _source(module)
+    if source is None:
+        return "none to fetch"
+    found = [_files.find(source, file.name, data_dir) for file in source.files]
+    present = [path for path in found if path is not None]
+    if len(present) == len(found):
+        return f"in {present[0].parent}"
+    size = sum(
+        file.published.size for file, path in zip(source.files, found, strict=True) if not path
+    )
+    return f"{len(found) - len(present)} of {len(found)} missing, {size / 1e6:.1f} MB to fetch"
+
+
+def _source(module: ModuleType) -> Source | None:
+    source: Source | None = getattr(module, "SOURCE", None)
+    return source
+
+
+@contextmanager
+def _progress() -> Iterator[Report]:
+    """A bar per file on a terminal; nothing elsewhere."""
+    notices = Console(stderr=True)
+    bars: dict[str, TaskID] = {}
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=notices,
+        disable=not notices.is_terminal,
+    ) as progress:
+
+        def report(file: str, there: int, total: int) -> None:
+            if file not in bars:
+                bars[file] = progress.add_task(file, total=total)
+            progress.update(bars[file], completed=there)
+
+        yield report

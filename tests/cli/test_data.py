@@ -1,0 +1,160 @@
+import gzip
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from fedcore.cli.main import app, main
+from fedcore.config import resolve
+from fedcore.data import _files, mnist
+from fedcore.data._files import DataFile, Digest, Source
+from fedcore.errors import BadOption, DatasetUnavailable
+
+CONTENT = b"images" * 100
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("FEDCORE_DATA", raising=False)
+
+
+@pytest.fixture
+def origin(tmp_path, monkeypatch):
+    """MNIST is one small file, whose origin is a folder here."""
+    served = tmp_path / "origin" / "images.gz"
+    served.parent.mkdir()
+    packed = gzip.compress(CONTENT)
+    served.write_bytes(packed)
+    file = DataFile(
+        "images",
+        Digest(len(CONTENT), _files.md5(CONTENT)),
+        Digest(len(packed), _files.md5(packed)),
+        (served.as_uri(),),
+    )
+    monkeypatch.setattr(mnist, "SOURCE", Source("mnist", (file,)))
+    return served
+
+
+def ask(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code
+    return result.output
+
+
+def write_leaf(path, users=3, samples=12):
+    data = {
+        f"user {u}": {
+            "x": [[u + i / 7, i % 3] for i in range(samples)],
+            "y": [i % 2 for i in range(samples)],
+        }
+        for u in range(users)
+    }
+    content = {"users": list(data), "num_samples": [samples] * users, "user_data": data}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_the_list_says_what_is_missing_and_where_the_rest_is(origin, tmp_path):
+    assert "1 of 1 missing, 0.0 MB to fetch" in " ".join(ask("data", "list").split())
+    ask("data", "fetch", "mnist", "--data-dir", tmp_path)
+    output = ask("data", "list", "--data-dir", tmp_path)
+    for name in ("fashion-mnist", "leaf", "mnist", "shakespeare", "synthetic", "none to fetch"):
+        assert name in output
+
+
+def test_fetch_puts_files_in_the_data_directory(origin, tmp_path):
+    target = tmp_path / "data" / "mnist" / "images.gz"
+    assert f"fetched: {target}" in ask("data", "fetch", "mnist", "--data-dir", tmp_path / "data")
+    assert gzip.decompress(target.read_bytes()) == CONTENT
+    output = ask("data", "fetch", "mnist", "--data-dir", tmp_path / "data")
+    assert f"already there: {target}" in output
+
+
+def test_fetch_without_a_directory_uses_the_environment_then_the_cache(
+    origin, tmp_path, monkeypatch
+):
+    ask("data", "fetch", "mnist")
+    assert (tmp_path / "cache" / "fedcore" / "mnist" / "images.gz").exists()
+    (tmp_path / "cache" / "fedcore" / "mnist" / "images.gz").unlink()
+    monkeypatch.setenv("FEDCORE_DATA", str(tmp_path / "variable"))
+    ask("data", "fetch", "mnist")
+    assert (tmp_path / "variable" / "mnist" / "images.gz").exists()
+
+
+def test_a_fetch_that_fails_is_one_sentence_and_code_2(origin, tmp_path, monkeypatch, capsys):
+    origin.unlink()
+    monkeypatch.setattr(sys, "argv", ["fedcore", "data", "fetch", "mnist"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: images.gz is missing and cannot be downloaded")
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["synthetic", "leaf"])
+def test_what_has_no_files_is_not_fetched(name):
+    with pytest.raises(BadOption, match=f"{name} has no files to fetch"):
+        ask("data", "fetch", name)
+
+
+def test_stats_show_the_papers_row_and_ours_and_a_histogram():
+    output = ask("data", "stats", "synthetic-1-1")
+    paper = next(line for line in output.splitlines() if "paper" in line and "│" in line)
+    here = next(line for line in output.splitlines() if "here" in line and "│" in line)
+    assert [cell.strip() for cell in paper.split("│")[2:6]] == ["30", "20,101", "670", "1,148"]
+    assert [cell.strip() for cell in here.split("│")[2:6]] == ["30", "20,101", "670.03", "1,147.77"]
+    assert "Training samples; seed 0" in output
+    assert "█" in output
+
+
+def test_stats_take_options_and_draw(tmp_path):
+    pytest.importorskip("matplotlib")
+    write_leaf(tmp_path / "all.json")
+    picture = tmp_path / "sizes.png"
+    output = ask(
+        "data", "stats", "leaf", "--data-dir", tmp_path, "--seed", 3, "--data", "train=0.5",
+        "--plot", picture,
+    )  # fmt: skip
+    assert "Training and test samples; seed 3, train 0.5" in output
+    assert "paper" not in output
+    assert picture.exists()
+
+
+def test_stats_without_matplotlib_say_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(BadOption, match=r"fedcore\[plots\]"):
+        ask("data", "stats", "synthetic-1-1", "--plot", tmp_path / "a.png")
+
+
+def test_stats_of_missing_files_say_where_they_belong(tmp_path):
+    with pytest.raises(DatasetUnavailable, match="fedcore data fetch mnist"):
+        ask("data", "stats", "mnist", "--data-dir", tmp_path)
+
+
+def test_an_experiment_finds_its_data_by_data_dir(tmp_path):
+    write_leaf(tmp_path / "all.json")
+    output = ask(
+        "run", "--benchmark", "leaf", "--data-dir", tmp_path / "all.json", "--strategy", "fedcore",
+        "--stragglers", 30, "--rounds", 1, "--epochs", 2, "--clients-per-round", 3,
+    )  # fmt: skip
+    assert "FedCore" in output
+
+
+def test_data_dir_is_an_option_of_an_experiment_like_any_other():
+    assert resolve({}, lambda *_: {}).data_dir is None
+    assert resolve({"data_dir": "here"}, lambda *_: {}).data_dir == "here"
+    with pytest.raises(BadOption, match="data_dir must be text, got 3"):
+        resolve({"data_dir": 3}, lambda *_: {})
+
+
+def test_the_list_of_everything_has_the_new_benchmarks_and_models():
+    output = ask("list")
+    for name in ("fashion-mnist", "shakespeare", "leaf", "cnn", "char-lstm"):
+        assert name in output
