@@ -177,7 +177,10 @@ def _problem(
 
 def _solve_compiled(problem: Problem, path: str, deadline: Deadline) -> Solution:
     from fedcore.coreset.medoids.dense import solve_exact
+    from fedcore.coreset.medoids.sparse import solve_sparse
 
+    if path == "sparse":
+        return solve_sparse(problem, deadline)
     return solve_exact(problem, deadline)
 
 
