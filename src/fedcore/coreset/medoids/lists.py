@@ -16,7 +16,7 @@ from fedcore.compiled import compiled
 from fedcore.coreset.medoids.geometry import Floats
 from fedcore.coreset.medoids.neighbours import Ints
 
-EXTRAS = 16  # room behind the exact part of a list
+EXTRAS = 8  # room behind the exact part of a list
 
 
 class Lists(NamedTuple):
@@ -61,17 +61,17 @@ def fill_lists(
 
 @compiled
 def add_extras(lists: Lists, rows: NDArray[np.int64], found: Ints, distances: Floats) -> None:
-    """Merge medoids [m, E], sorted, into the lists of ``rows``, replacing older extras."""
-    room = lists.points.shape[1]
+    """Put medoids [m, E <= EXTRAS], sorted, behind the exact part of the lists of ``rows``.
+
+    They replace the extras that were there.
+    """
     for row in range(len(rows)):
         point = rows[row]
-        exact = lists.exact[point]
-        size = exact
-        last = lists.points[point, exact - 1]
-        border = lists.distances[point, exact - 1]
+        size = lists.exact[point]
+        last, border = lists.points[point, size - 1], lists.distances[point, size - 1]
         for position in range(found.shape[1]):
             name, distance = found[row, position], distances[row, position]
-            if name < 0 or size == room:
+            if name < 0:
                 break
             # What lies inside the border is listed already; so is what ties with its last.
             if distance < border or (distance == border and name <= last):

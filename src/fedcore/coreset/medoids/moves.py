@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcore.compiled import compiled
+from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.lists import Lists, Reverse
 from fedcore.coreset.medoids.state import NEVER, State, charge, locate, replay
 
 
-@compiled
+@inlined
 def _wake(lists: Lists, state: State, point: int, reach: float) -> None:
     """Mark the candidates whose change depends on ``point``: its neighbours within ``reach``."""
     for position in range(lists.size[point]):
@@ -72,16 +72,14 @@ def _enter(lists: Lists, reverse: Reverse, state: State, candidate: int) -> None
 
 
 @compiled
-def drop(
-    lists: Lists, reverse: Reverse, state: State, number: int, limit: float, tries: int
-) -> int:
-    """Drop up to ``tries`` of ``number`` medoids, cheapest first, while each costs < ``limit``.
+def drop(lists: Lists, reverse: Reverse, state: State, number: int, limit: float) -> int:
+    """Drop up to ``number`` medoids, cheapest first, while each costs less than ``limit``.
 
-    Returns how many were dropped. From all points down to k this is greedy facility location
-    run backwards: few steps where k is large, and no step ever looks at more than a list.
+    Returns how many were dropped. This is greedy facility location run backwards: few steps
+    where k is large, and no step ever looks at more than a list.
     """
     dropped = 0
-    for _ in range(min(number, tries)):
+    for _ in range(number):
         cheapest = state.tree[1]
         if state.removal[cheapest] >= limit:
             break

@@ -25,6 +25,8 @@ from fedcore.coreset.medoids.metric import Array, Euclidean, Metric, OuterProduc
 if TYPE_CHECKING:
     from fedcore.coreset.medoids.solution import Problem, Solution
 
+SMALL = 400  # up to here a distance matrix is faster than neighbour lists (measured)
+
 SolverPath = Literal["auto", "exact", "sparse", "torch"]
 
 
@@ -98,8 +100,8 @@ def solve(
             )
         classes = classes[points.first]
     begin = _start(points, k, start, classes)
-    if path == "auto":
-        path = "exact" if have_numba() and device.type == "cpu" else "torch"
+    if path == "auto" and (device.type != "cpu" or not have_numba()):
+        path = "torch"
     problem = _problem(metric, points, k, begin, start is not None, classes, threads)
     solution = _solve_compiled(problem, path, deadline)
     return _answer(metric, points, solution)
@@ -176,12 +178,20 @@ def _problem(
 
 
 def _solve_compiled(problem: Problem, path: str, deadline: Deadline) -> Solution:
+    """Choose among the compiled paths; "auto" by what is fastest, "sparse" where lists reach."""
     from fedcore.coreset.medoids.dense import solve_exact
-    from fedcore.coreset.medoids.sparse import solve_sparse
+    from fedcore.coreset.medoids.sparse import LARGEST_SHARE, solve_sparse
+    from fedcore.coreset.medoids.stream import solve_streamed
 
-    if path == "sparse":
+    count = len(problem.weights)
+    width = sum(factor.shape[1] for factor in problem.rows[:2])
+    reaches = problem.k * LARGEST_SHARE >= count and problem.k > 1
+    if reaches and (path == "sparse" or (path == "auto" and count > SMALL)):
         return solve_sparse(problem, deadline)
-    return solve_exact(problem, deadline)
+    # A matrix pays for itself where a distance costs more than reading one from memory.
+    if count <= (16_384 if width > 64 else 4_096):
+        return solve_exact(problem, deadline)
+    return solve_streamed(problem, deadline)
 
 
 def _answer(metric: Metric, points: Distinct, solution: Solution) -> Medoids:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled
+from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.geometry import Floats
 from fedcore.coreset.medoids.lists import Lists
 from fedcore.coreset.medoids.neighbours import Ints
@@ -58,7 +58,7 @@ def new_state(chosen: NDArray[np.bool_], weights: Floats, far: float) -> State:
     )
 
 
-@compiled
+@inlined
 def locate(lists: Lists, state: State, point: int) -> None:
     """Find the two nearest medoids in the point's list."""
     near, second = -1, -1
@@ -75,7 +75,7 @@ def locate(lists: Lists, state: State, point: int) -> None:
     state.near_distance[point], state.second_distance[point] = near_distance, second_distance
 
 
-@compiled
+@inlined
 def charge(state: State, point: int, sign: float) -> None:
     """Add (or take back) the point's share of what removing its nearest medoid costs."""
     near = state.near[point]
@@ -84,7 +84,7 @@ def charge(state: State, point: int, sign: float) -> None:
         state.removal[near] += sign * np.float64(state.weights[point]) * gap
 
 
-@compiled
+@inlined
 def replay(state: State, medoid: int) -> None:
     """Play the matches above a medoid again after its removal cost has changed."""
     node = (len(state.removal) + medoid) >> 1
