@@ -107,9 +107,7 @@ def _runs(values: Floats) -> Floats:
 
 
 @inlined
-def accumulate(
-    blocks: Floats, leaf: int, values: Floats, point: int, out: Floats
-) -> None:
+def accumulate(blocks: Floats, leaf: int, values: Floats, point: int, out: Floats) -> None:
     """Set ``out`` to Σ_t (values[point, t] − blocks[leaf, t])², 64 sums at once.
 
     In this exact form the compiler keeps the 64 sums in registers; a test inside the loop, or

@@ -68,13 +68,18 @@ def add_extras(lists: Lists, rows: NDArray[np.int64], found: Ints, distances: Fl
     for row in range(len(rows)):
         point = rows[row]
         size = lists.exact[point]
-        last, border = lists.points[point, size - 1], lists.distances[point, size - 1]
+        exact = lists.exact[point]
+        border = lists.distances[point, exact - 1]
         for position in range(found.shape[1]):
             name, distance = found[row, position], distances[row, position]
             if name < 0:
                 break
-            # What lies inside the border is listed already; so is what ties with its last.
-            if distance < border or (distance == border and name <= last):
+            known = distance < border
+            if distance == border:
+                # Roots may tie where squares did not: look whether it is listed.
+                for other in range(exact):
+                    known |= lists.points[point, other] == name
+            if known:
                 continue
             lists.points[point, size] = name
             lists.distances[point, size] = distance

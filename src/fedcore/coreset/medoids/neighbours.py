@@ -33,7 +33,6 @@ Ints = NDArray[np.int32]
 Keys = NDArray[np.uint64]
 
 
-
 class Index(NamedTuple):
     """Points to search among, in spatial order, with what bounds need."""
 
@@ -84,7 +83,7 @@ def _box_bounds(index: Index, queries: Floats, bounds: Floats) -> None:
             low, high = index.low[t, leaf], index.high[t, leaf]
             for q in range(LEAF):
                 value = queries[t, q]
-                gap = max(max(low - value, value - high), np.float32(0.0))
+                gap = max(low - value, value - high, np.float32(0.0))
                 bounds[leaf, q] += gap * gap
 
 

@@ -25,7 +25,7 @@ from fedcore.coreset.medoids.metric import Array, Euclidean, Metric, OuterProduc
 if TYPE_CHECKING:
     from fedcore.coreset.medoids.solution import Problem, Solution
 
-SMALL = 400  # up to here a distance matrix is faster than neighbour lists (measured)
+SMALL = 700  # up to here a distance matrix is faster than neighbour lists (measured)
 
 SolverPath = Literal["auto", "exact", "sparse", "torch"]
 

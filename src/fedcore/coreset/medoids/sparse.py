@@ -10,6 +10,7 @@ of them crowd around 0, and neighbour lists there do not reach out of the crowd.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,13 @@ from fedcore.coreset.medoids.lists import Lists, Reverse, add_extras, reversed_l
 from fedcore.coreset.medoids.moves import drop, sweep
 from fedcore.coreset.medoids.solution import Problem, Solution
 from fedcore.coreset.medoids.state import State, new_state, settle
+from fedcore.coreset.medoids.stream import solve_streamed
 
 LARGEST_SHARE = 40  # lists serve k >= n / 40; below, clusters outgrow them
 ROUNDS = 4  # of swapping and repairing
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
+POLISHED = 3000  # points up to which the last word is with all n² distances
 STRIDE = 512  # candidates between two looks at the clock
 
 
@@ -54,7 +57,16 @@ def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
     _thin(layout, lists, state, problem.k, work)
     swaps, finished = _improve(layout, lists, state, work)
     settle(lists, state)
-    return _solution(layout, state.chosen, lists, state, swaps, finished)
+    solution = _solution(layout, state.chosen, lists, state, swaps, finished)
+    if solution.certified < 1.0 and len(layout) <= POLISHED and not work.over():
+        return _polished(problem, solution, work)
+    return solution
+
+
+def _polished(problem: Problem, solution: Solution, work: Deadline) -> Solution:
+    """Make sure that no swap helps by all distances, where these are few."""
+    better = solve_streamed(replace(problem, start=solution.medoids), work)
+    return replace(better, swaps=solution.swaps + better.swaps, path="sparse")
 
 
 def uncertified(lists: Lists, state: State) -> NDArray[np.int64]:

@@ -164,12 +164,12 @@ def solve_streamed(problem: Problem, deadline: Deadline) -> Solution:
             rows, leaves, medoids, labels, served, state, weights, first, quiet, tries
         )
         swaps += made
+    # Slots have been shuffled by swaps; ties must go to the medoid that comes first.
     order = np.argsort(state.medoids)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return Solution(
-        state.medoids[order], place[state.near], 1.0, swaps, "exact", bool(quiet >= count)
-    )
+    final = clusters_of(count, state.medoids[order])
+    served = served[order] if len(labels) else labels
+    assign_all(rows, leaves_of(take_rows(rows, final.medoids)), labels, served, final, weights)
+    return Solution(final.medoids, final.near, 1.0, swaps, "exact", bool(quiet >= count))
 
 
 def _one(rows: Rows, leaves: Leaves, weights: Floats, deadline: Deadline) -> Solution:
