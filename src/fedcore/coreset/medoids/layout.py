@@ -75,6 +75,7 @@ def build_lists(layout: Layout, length: int, deadline: Deadline) -> Lists | None
         np.empty(count, np.int32),
         np.empty(count, np.int32),
         np.empty(count, np.float32),
+        np.empty(count, np.float32),
     )
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:

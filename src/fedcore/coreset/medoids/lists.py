@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled
+from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.geometry import Floats
 from fedcore.coreset.medoids.neighbours import Ints
 
-EXTRAS = 8  # room behind the exact part of a list
+EXTRAS = 16  # room behind the exact part of a list
 
 
 class Lists(NamedTuple):
@@ -27,6 +27,7 @@ class Lists(NamedTuple):
     exact: Ints  # [n] how many entries are the nearest without a gap
     size: Ints  # [n] how many entries there are
     radius: Floats  # [n] up to where the list is complete
+    reach: Floats  # [n] up to where it held all medoids at the last repair
 
 
 class Reverse(NamedTuple):
@@ -57,34 +58,63 @@ def fill_lists(
         lists.size[point] = size
         # A list that holds everybody has no border.
         lists.radius[point] = np.float32(far) if complete else lists.distances[point, size - 1]
+        lists.reach[point] = lists.radius[point]
 
 
 @compiled
-def add_extras(lists: Lists, rows: NDArray[np.int64], found: Ints, distances: Floats) -> None:
-    """Put medoids [m, E <= EXTRAS], sorted, behind the exact part of the lists of ``rows``.
+def add_extras(
+    lists: Lists,
+    chosen: NDArray[np.bool_],
+    rows: NDArray[np.int64],
+    found: Ints,
+    distances: Floats,
+    fresh: bool,
+) -> None:
+    """Put medoids [m, E < EXTRAS], sorted, behind the exact part of the lists of ``rows``.
 
-    They replace the extras that were there.
+    With ``fresh`` they are the nearest of all medoids and replace what was there. Otherwise
+    they are the nearest of those that are new, and join the extras that are medoids still.
     """
     for row in range(len(rows)):
         point = rows[row]
-        size = lists.exact[point]
         exact = lists.exact[point]
-        border = lists.distances[point, exact - 1]
+        size = exact
+        if not fresh:
+            for position in range(exact, lists.size[point]):
+                if chosen[lists.points[point, position]]:
+                    lists.points[point, size] = lists.points[point, position]
+                    lists.distances[point, size] = lists.distances[point, position]
+                    size += 1
         for position in range(found.shape[1]):
             name, distance = found[row, position], distances[row, position]
             if name < 0:
                 break
-            known = distance < border
-            if distance == border:
-                # Roots may tie where squares did not: look whether it is listed.
-                for other in range(exact):
-                    known |= lists.points[point, other] == name
-            if known:
-                continue
-            lists.points[point, size] = name
-            lists.distances[point, size] = distance
-            size += 1
+            if distance >= lists.distances[point, exact - 1]:  # else it is listed already
+                size = _insert(lists, point, size, name, distance)
         lists.size[point] = size
+        if fresh:
+            # All of them, if there were fewer than asked for.
+            whole = found[row, found.shape[1] - 1] < 0
+            lists.reach[point] = 1e30 if whole else distances[row, found.shape[1] - 1]
+
+
+@inlined
+def _insert(lists: Lists, point: int, size: int, name: int, distance: float) -> int:
+    """Insert an extra where it belongs, unless it is listed; return the new size."""
+    for position in range(size):
+        if lists.points[point, position] == name:
+            return size
+    if size == lists.points.shape[1]:
+        size -= 1  # the last one makes room, and is not known of any more
+        lists.reach[point] = min(lists.reach[point], lists.distances[point, size - 1])
+    place = size
+    while place > lists.exact[point] and lists.distances[point, place - 1] > distance:
+        lists.points[point, place] = lists.points[point, place - 1]
+        lists.distances[point, place] = lists.distances[point, place - 1]
+        place -= 1
+    lists.points[point, place] = name
+    lists.distances[point, place] = distance
+    return size + 1
 
 
 @compiled

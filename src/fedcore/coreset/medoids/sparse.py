@@ -24,7 +24,7 @@ from fedcore.coreset.medoids.state import State, new_state, settle
 from fedcore.coreset.medoids.stream import solve_streamed
 
 LARGEST_SHARE = 40  # lists serve k >= n / 40; below, clusters outgrow them
-ROUNDS = 4  # of swapping and repairing
+ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
 POLISHED = 3000  # points up to which the last word is with all n² distances
@@ -54,8 +54,9 @@ def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
         chosen = layout.places(np.concatenate((problem.start, others[first])))
     state = new_state(chosen, layout.weights, layout.far)
     settle(lists, state)
-    _thin(layout, lists, state, problem.k, work)
-    swaps, finished = _improve(layout, lists, state, work)
+    repairs = Repairs(layout, lists, state)
+    _thin(layout, lists, state, repairs, problem.k, work)
+    swaps, finished = _improve(lists, state, repairs, work)
     settle(lists, state)
     solution = _solution(layout, state.chosen, lists, state, swaps, finished)
     if solution.certified < 1.0 and len(layout) <= POLISHED and not work.over():
@@ -75,19 +76,44 @@ def uncertified(lists: Lists, state: State) -> NDArray[np.int64]:
     return np.flatnonzero(~known & (lists.radius < state.far[0]))
 
 
-def _repair(layout: Layout, lists: Lists, state: State, work: Deadline) -> bool:
-    """Give points that may not know their medoids the nearest ones as extra entries."""
-    poor = uncertified(lists, state)
-    if not len(poor):
+class Repairs:
+    """Gives points that may not know their medoids the nearest ones as extra entries."""
+
+    def __init__(self, layout: Layout, lists: Lists, state: State) -> None:
+        self._layout, self._lists, self._state = layout, lists, state
+        self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
+
+    def run(self, work: Deadline) -> bool:
+        """Repair all lists that need it; False if the time ran out."""
+        lists, state = self._lists, self._state
+        poor = uncertified(lists, state)
+        # Who was told of all medoids before needs to hear of new ones only, unless too many of
+        # those it knew have gone.
+        lost = state.second_distance[poor] > lists.reach[poor]
+        done = self._tell(poor[lost], state.chosen, True, work) and self._tell(
+            poor[~lost], state.chosen & ~self._told, False, work
+        )
+        rich = np.ones(len(state.chosen), np.bool_)
+        rich[poor] = False
+        lists.reach[rich] = lists.radius[rich]
+        self._told = state.chosen.copy()
+        return done
+
+    def _tell(
+        self, who: NDArray[np.int64], members: NDArray[np.bool_], fresh: bool, work: Deadline
+    ) -> bool:
+        if not len(who) or not members.any():
+            return True
+        found = nearest_among(self._layout, members, who, REPAIR, work)
+        if found is None:
+            return False
+        add_extras(self._lists, self._state.chosen, who, found[0], found[1], fresh)
         return True
-    found = nearest_among(layout, state.chosen, poor, REPAIR, work)
-    if found is None:
-        return False
-    add_extras(lists, poor, found[0], found[1])
-    return True
 
 
-def _thin(layout: Layout, lists: Lists, state: State, k: int, work: Deadline) -> None:
+def _thin(
+    layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int, work: Deadline
+) -> None:
     """Drop medoids, cheapest first, until k are left; repair lists as medoids grow rare."""
     left = int(state.chosen.sum())
     reverse = reversed_lists(lists)
@@ -103,7 +129,7 @@ def _thin(layout: Layout, lists: Lists, state: State, k: int, work: Deadline) ->
                 break
         if left <= k:
             return
-        if work.over() or not _repair(layout, lists, state, work):
+        if work.over() or not repairs.run(work):
             # No time to do it one by one: drop what is cheapest now.
             cheapest = np.argsort(state.removal[: len(layout)], kind="stable")[: left - k]
             state.chosen[cheapest] = False
@@ -114,18 +140,24 @@ def _thin(layout: Layout, lists: Lists, state: State, k: int, work: Deadline) ->
         target = max(k, min(target, left) // 2)
 
 
-def _improve(layout: Layout, lists: Lists, state: State, work: Deadline) -> tuple[int, bool]:
+def _improve(
+    lists: Lists, state: State, repairs: Repairs, work: Deadline
+) -> tuple[int, bool]:
     """Swap and repair in turns; returns the swaps, and whether the last turn ran to its end."""
-    swaps = 0
-    for turn in range(ROUNDS):
-        if not _repair(layout, lists, state, work):
+    swaps, before = 0, np.inf
+    for _ in range(ROUNDS):
+        if not repairs.run(work):
             return swaps, False
         total = settle(lists, state)
+        # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
+        if total > before * (1 - 1e-4):
+            break
+        before = total
         made, finished = _swap(lists, reversed_lists(lists), state, 1e-9 * total, work)
         swaps += made
         if not finished:
             return swaps, False
-        if not len(uncertified(lists, state)) or (turn and not made):
+        if not made or not len(uncertified(lists, state)):
             break
     return swaps, True
 
