@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SMALL = 700  # up to here a distance matrix is faster than neighbour lists (measured)
 
+LARGEST_SHARE = 40  # neighbour lists serve k >= n / 40; below, clusters outgrow them
+
 SolverPath = Literal["auto", "exact", "sparse", "torch"]
 
 
@@ -102,8 +104,14 @@ def solve(
     begin = _start(points, k, start, classes)
     if path == "auto" and (device.type != "cpu" or not have_numba()):
         path = "torch"
-    problem = _problem(metric, points, k, begin, start is not None, classes, threads)
-    solution = _solve_compiled(problem, path, deadline)
+    if path == "torch":
+        from fedcore.coreset.medoids.tensor import points_of, solve_tensor
+
+        chosen = points_of(metric.take(points.first), points.counts, classes)
+        solution = solve_tensor(chosen, k, begin, LARGEST_SHARE, deadline)
+    else:
+        problem = _problem(metric, points, k, begin, start is not None, classes, threads)
+        solution = _solve_compiled(problem, path, deadline)
     return _answer(metric, points, solution)
 
 
@@ -180,7 +188,7 @@ def _problem(
 def _solve_compiled(problem: Problem, path: str, deadline: Deadline) -> Solution:
     """Choose among the compiled paths; "auto" by what is fastest, "sparse" where lists reach."""
     from fedcore.coreset.medoids.dense import solve_exact
-    from fedcore.coreset.medoids.sparse import LARGEST_SHARE, solve_sparse
+    from fedcore.coreset.medoids.sparse import solve_sparse
     from fedcore.coreset.medoids.stream import solve_streamed
 
     count = len(problem.weights)

@@ -23,7 +23,7 @@ from fedcore.coreset.medoids.solution import Problem, Solution
 from fedcore.coreset.medoids.state import State, new_state, settle
 from fedcore.coreset.medoids.stream import solve_streamed
 
-LARGEST_SHARE = 40  # lists serve k >= n / 40; below, clusters outgrow them
+LONGEST = 136  # the list where k = n / 40, the fewest medoids that lists serve
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
@@ -33,7 +33,7 @@ STRIDE = 512  # candidates between two looks at the clock
 
 def list_length(count: int, k: int) -> int:
     """Return K: the second medoid of a point is some 2 n / k neighbours away, or twice that."""
-    return min(-(-(3 * count // k + 17) // 8) * 8, 3 * LARGEST_SHARE + 16)
+    return min(-(-(3 * count // k + 17) // 8) * 8, LONGEST)
 
 
 def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
@@ -140,9 +140,7 @@ def _thin(
         target = max(k, min(target, left) // 2)
 
 
-def _improve(
-    lists: Lists, state: State, repairs: Repairs, work: Deadline
-) -> tuple[int, bool]:
+def _improve(lists: Lists, state: State, repairs: Repairs, work: Deadline) -> tuple[int, bool]:
     """Swap and repair in turns; returns the swaps, and whether the last turn ran to its end."""
     swaps, before = 0, np.inf
     for _ in range(ROUNDS):
