@@ -85,7 +85,7 @@ def nearest_of(
         OutOfTime: If a deadline was given and has passed.
     """
     found: list[tuple[Tensor, Tensor]] = []
-    for part in queries.split(max(1, CHUNK // len(members))):
+    for part in torch.split(queries, max(1, CHUNK // len(members))):
         if deadline is not None and deadline.over():
             raise OutOfTime
         distances, order = points.between(part, members).topk(k, dim=1, largest=False)
@@ -152,9 +152,10 @@ def _swap_one_by_one(
     everyone = torch.arange(len(points), device=points.weights.device)
     weights = points.weights.double()
     medoids, count = medoids.clone(), len(points)
-    to_medoids = points.between(everyone, medoids)  # [n, k]
+    # In float64 from here on: swaps that only seem to help by rounding would go round in circles.
+    to_medoids = points.between(everyone, medoids).double()  # [n, k]
     size = max(1, min(16 if count <= FEW else 256, CHUNK // count))
-    chunks = everyone.split(size)
+    chunks = torch.split(everyone, size)
     swaps, quiet, turn = 0, 0, 0
     while quiet < len(chunks):
         if deadline.over():
@@ -162,17 +163,17 @@ def _swap_one_by_one(
         candidates = chunks[turn]
         (near, second), slots = (values.T for values in to_medoids.topk(2, 1, largest=False))
         slot = slots[0].contiguous()
-        gap = weights * (second.double() - near.double())
+        gap = weights * (second - near)
         removal = torch.zeros(len(medoids), dtype=torch.float64, device=gap.device)
         removal = removal.index_add(0, slot, gap)
-        distances = points.between(candidates, everyone)  # [c, n]
-        shared = ((distances - near).clamp(max=0).double() * weights).sum(1)
+        distances = points.between(candidates, everyone).double()  # [c, n]
+        shared = ((distances - near).clamp(max=0) * weights).sum(1)
         closer = torch.where(distances < near, near - second, (distances - second).clamp(max=0))
         gain = torch.zeros(len(candidates), len(medoids), dtype=torch.float64, device=gap.device)
-        gain.index_add_(1, slot, closer.double() * weights)
+        gain.index_add_(1, slot, closer * weights)
         change = gain + removal + shared[:, None]
         best = int(change.argmin())
-        total = float((weights * near.double()).sum())
+        total = float((weights * near).sum())
         turn, quiet = (turn + 1) % len(chunks), quiet + 1
         if float(change.view(-1)[best]) < -1e-7 * total:
             row, out = divmod(best, len(medoids))
