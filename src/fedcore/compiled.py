@@ -27,10 +27,29 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     or that concern values we never have ("nnan", "ninf", "nsz"): a result does not depend on how
     a loop happened to be vectorised.
     """
+    return _decorated(function, forceinline=False)
+
+
+def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Compile ``function`` into those that call it.
+
+    A call hands over every array as a dozen words and counts references; for a loop over 64
+    numbers that is most of the time.
+    """
+    return _decorated(function, forceinline=True)
+
+
+def _decorated(
+    function: Callable[Arguments, Result], *, forceinline: bool
+) -> Callable[Arguments, Result]:
     import numba
 
     decorate = numba.njit(
-        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nnan", "ninf", "nsz"}
+        cache=True,
+        nogil=True,
+        error_model="numpy",
+        fastmath={"contract", "nnan", "ninf", "nsz"},
+        forceinline=forceinline,
     )
     return cast("Callable[Arguments, Result]", decorate(function))
 

@@ -11,7 +11,7 @@ from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
 from fedcore.coreset.medoids.reference import exhaustive
 from fedcore.coreset.medoids.solve import solve
 
-PATHS = ["exact"]
+PATHS = ["exact", "sparse", "torch"]
 RNG = np.random.default_rng(0)
 
 

@@ -18,6 +18,10 @@ class Deadline:
         """Return the deadline that lies ``seconds`` from now."""
         return cls(None if seconds is None else time.monotonic() + seconds)
 
+    def earlier(self, seconds: float) -> Deadline:
+        """Return the deadline that leaves ``seconds`` of this one unspent."""
+        return Deadline(None if self.moment is None else self.moment - seconds)
+
     def left(self) -> float:
         """Return the seconds that remain, infinite without a deadline, never negative."""
         return float("inf") if self.moment is None else max(self.moment - time.monotonic(), 0.0)

@@ -14,20 +14,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled
+from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.metric import Metric
 
 LEAF = 64  # points a leaf: four 512-bit vectors of float32
+HEAD = 32  # coordinates that are looked at first
+FAR = 1e30  # beyond any squared distance of points scaled to 1
 
 Floats = NDArray[np.float32]
 
 
 class Rows(NamedTuple):
-    """A metric's factors as arrays; ``right`` has no columns in a Euclidean space."""
+    """A metric's factors as arrays.
 
-    left: Floats  # [n, c], columns padded with zeros to a multiple of four
+    In a Euclidean space ``left`` holds the first coordinates and ``right`` the others, if there
+    are many: most points are too far by the first ones alone. There are no norms then.
+    """
+
+    left: Floats  # [n, c]
     right: Floats  # [n, d]
-    norm_left: Floats  # [n] squared norms
+    norm_left: Floats  # [n] squared norms, for outer products
     norm_right: Floats  # [n]
 
 
@@ -43,15 +49,17 @@ class Leaves(NamedTuple):
 def rows_of(metric: Metric) -> Rows:
     """Return the metric's factors, scaled by powers of two so that no square leaves float32."""
     left, right = metric.factors
-    rows_left = _padded(left.cpu().numpy())
+    rows_left = _scaled(left.cpu().numpy())
     if right is None:
-        empty = np.zeros((len(rows_left), 0), np.float32)
-        return Rows(rows_left, empty, np.zeros(0, np.float32), np.zeros(0, np.float32))
+        head, none = HEAD if rows_left.shape[1] > HEAD + 8 else None, np.zeros(0, np.float32)
+        first = np.ascontiguousarray(rows_left[:, :head])
+        rest = np.ascontiguousarray(rows_left[:, first.shape[1] :])
+        return Rows(first, rest, none, none)
     # The constant 1 of a bias must shrink with the inputs; as a column, it does.
     inputs = right.cpu().numpy()
     if metric.bias:
         inputs = np.column_stack((inputs, np.ones(len(inputs), np.float32)))
-    rows_right = _padded(inputs)
+    rows_right = _scaled(inputs)
     return Rows(
         rows_left,
         rows_right,
@@ -60,9 +68,9 @@ def rows_of(metric: Metric) -> Rows:
     )
 
 
-def _padded(values: Floats) -> Floats:
+def _scaled(values: Floats) -> Floats:
     count, width = values.shape
-    rows = np.zeros((count, -(-max(width, 1) // 4) * 4), np.float32)
+    rows = np.zeros((count, max(width, 1)), np.float32)
     largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     # A power of two, so that scaling is exact; 2^96 is as far as small numbers may be lifted.
     shift = min(-math.frexp(largest)[1], 96) if largest > 0 else 0
@@ -72,7 +80,7 @@ def _padded(values: Floats) -> Floats:
 
 def take_rows(rows: Rows, order: NDArray[np.integer]) -> Rows:
     """Return some of the points, in the given order."""
-    if not rows.right.shape[1]:
+    if not len(rows.norm_left):
         return Rows(rows.left[order], rows.right[order], rows.norm_left, rows.norm_right)
     return Rows(*(values[order] for values in rows))
 
@@ -98,56 +106,73 @@ def _runs(values: Floats) -> Floats:
     return filled.reshape(len(filled) // LEAF, LEAF)
 
 
-@compiled
-def accumulate(block: Floats, query: Floats, out: Floats) -> None:
-    """Set ``out`` [64] to Σ_t (query_t − block_t)² for a block [d, 64], d a multiple of 4."""
+@inlined
+def accumulate(blocks: Floats, leaf: int, values: Floats, point: int, out: Floats) -> None:
+    """Set ``out`` to Σ_t (values[point, t] − blocks[leaf, t])², 64 sums at once.
+
+    In this exact form the compiler keeps the 64 sums in registers; a test inside the loop, or
+    unrolling it by hand, halves the speed.
+    """
     for j in range(LEAF):
         out[j] = 0.0
-    for t in range(0, block.shape[0], 4):
-        q0, q1, q2, q3 = query[t], query[t + 1], query[t + 2], query[t + 3]
+    for t in range(blocks.shape[1]):
+        query = values[point, t]
         for j in range(LEAF):
-            a, b = q0 - block[t, j], q1 - block[t + 1, j]
-            c, d = q2 - block[t + 2, j], q3 - block[t + 3, j]
-            out[j] += (a * a + b * b) + (c * c + d * d)
+            gap = query - blocks[leaf, t, j]
+            out[j] += gap * gap
 
 
 @compiled
+def _with_second_factor(
+    rows: Rows, point: int, leaves: Leaves, leaf: int, out: Floats, rest: Floats, limit: float
+) -> bool:
+    accumulate(leaves.left, leaf, rows.left, point, out)
+    if len(rows.norm_left) == 0:
+        least = out[0]
+        for j in range(LEAF):
+            least = min(least, out[j])
+        if least > limit:
+            return False
+        accumulate(leaves.right, leaf, rows.right, point, rest)
+        for j in range(LEAF):
+            out[j] += rest[j]
+        return True
+    accumulate(leaves.right, leaf, rows.right, point, rest)
+    norm_left, norm_right = rows.norm_left[point], rows.norm_right[point]
+    half, quarter = np.float32(0.5), np.float32(0.25)
+    for j in range(LEAF):
+        other_left, other_right = leaves.norm_left[leaf, j], leaves.norm_right[leaf, j]
+        left, right = out[j], rest[j]
+        value = left * (half * (norm_right + other_right) - quarter * right)
+        value += right * (half * (norm_left + other_left) - quarter * left)
+        value += half * ((norm_left - other_left) * (norm_right - other_right))
+        out[j] = max(value, np.float32(0.0))
+    return True
+
+
+@inlined
 def squared_to_leaf(
-    rows: Rows, point: int, leaves: Leaves, leaf: int, out: Floats, scratch: Floats
-) -> None:
-    """Set ``out`` [64] to the squared distances between ``point`` and the points of ``leaf``."""
-    accumulate(leaves.left[leaf], rows.left[point], out)
-    if rows.right.shape[1] > 0:
-        accumulate(leaves.right[leaf], rows.right[point], scratch)
-        norm_left, norm_right = rows.norm_left[point], rows.norm_right[point]
-        half, quarter = np.float32(0.5), np.float32(0.25)
-        for j in range(LEAF):
-            other_left, other_right = leaves.norm_left[leaf, j], leaves.norm_right[leaf, j]
-            left, right = out[j], scratch[j]
-            squared = left * (half * (norm_right + other_right) - quarter * right)
-            squared += right * (half * (norm_left + other_left) - quarter * left)
-            squared += half * ((norm_left - other_left) * (norm_right - other_right))
-            out[j] = max(squared, np.float32(0.0))
+    rows: Rows, point: int, leaves: Leaves, leaf: int, out: Floats, rest: Floats, limit: float
+) -> bool:
+    """Set ``out`` [64] to the squared distances between ``point`` and the points of ``leaf``.
 
-
-@compiled
-def distance_row(
-    rows: Rows, point: int, leaves: Leaves, count: int, out: Floats, scratch: Floats
-) -> None:
-    """Set ``out`` [count] to the distances between ``point`` and all points in ``leaves``.
-
-    ``scratch`` is [2, 64].
+    ``rest`` [64] is scratch. Returns False, with ``out`` undefined, if all exceed ``limit``.
     """
-    for leaf in range(leaves.left.shape[0]):
-        squared_to_leaf(rows, point, leaves, leaf, scratch[0], scratch[1])
-        begin = leaf * LEAF
-        for j in range(min(LEAF, count - begin)):
-            out[begin + j] = np.sqrt(scratch[0, j])
+    if rows.right.shape[1] == 0:
+        accumulate(leaves.left, leaf, rows.left, point, out)
+        return True
+    # Not inlined: its loops beside the one above cost that one its registers.
+    return _with_second_factor(rows, point, leaves, leaf, out, rest, limit)
 
 
 @compiled
 def distance_rows(rows: Rows, leaves: Leaves, begin: int, out: Floats) -> None:
     """Set ``out`` [m, n] to the distances of points begin .. begin + m to all n points."""
-    scratch = np.empty((2, LEAF), np.float32)
-    for row in range(out.shape[0]):
-        distance_row(rows, begin + row, leaves, out.shape[1], out[row], scratch)
+    squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
+    for leaf in range(leaves.left.shape[0]):
+        first = leaf * LEAF
+        size = min(LEAF, out.shape[1] - first)
+        for row in range(out.shape[0]):
+            squared_to_leaf(rows, begin + row, leaves, leaf, squared, rest, FAR)
+            for j in range(size):
+                out[row, first + j] = np.sqrt(squared[j])

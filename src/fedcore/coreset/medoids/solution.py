@@ -1,13 +1,15 @@
-"""What the compiled paths are given and what they return, in terms of distinct points."""
+"""What the compiled paths are given and what every path returns, in terms of distinct points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.coreset.medoids.geometry import Rows
+if TYPE_CHECKING:  # a solution must be at hand where numba is not
+    from fedcore.coreset.medoids.geometry import Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,10 @@ from fedcore.coreset.medoids.metric import Array, Euclidean, Metric, OuterProduc
 if TYPE_CHECKING:
     from fedcore.coreset.medoids.solution import Problem, Solution
 
+SMALL = 700  # up to here a distance matrix is faster than neighbour lists (measured)
+
+LARGEST_SHARE = 40  # neighbour lists serve k >= n / 40; below, clusters outgrow them
+
 SolverPath = Literal["auto", "exact", "sparse", "torch"]
 
 
@@ -98,10 +102,16 @@ def solve(
             )
         classes = classes[points.first]
     begin = _start(points, k, start, classes)
-    if path == "auto":
-        path = "exact" if have_numba() and device.type == "cpu" else "torch"
-    problem = _problem(metric, points, k, begin, start is not None, classes, threads)
-    solution = _solve_compiled(problem, path, deadline)
+    if path == "auto" and (device.type != "cpu" or not have_numba()):
+        path = "torch"
+    if path == "torch":
+        from fedcore.coreset.medoids.tensor import points_of, solve_tensor
+
+        chosen = points_of(metric.take(points.first), points.counts, classes)
+        solution = solve_tensor(chosen, k, begin, LARGEST_SHARE, deadline)
+    else:
+        problem = _problem(metric, points, k, begin, start is not None, classes, threads)
+        solution = _solve_compiled(problem, path, deadline)
     return _answer(metric, points, solution)
 
 
@@ -176,9 +186,20 @@ def _problem(
 
 
 def _solve_compiled(problem: Problem, path: str, deadline: Deadline) -> Solution:
+    """Choose among the compiled paths; "auto" by what is fastest, "sparse" where lists reach."""
     from fedcore.coreset.medoids.dense import solve_exact
+    from fedcore.coreset.medoids.sparse import solve_sparse
+    from fedcore.coreset.medoids.stream import solve_streamed
 
-    return solve_exact(problem, deadline)
+    count = len(problem.weights)
+    width = sum(factor.shape[1] for factor in problem.rows[:2])
+    reaches = problem.k * LARGEST_SHARE >= count and problem.k > 1
+    if reaches and (path == "sparse" or (path == "auto" and count > SMALL)):
+        return solve_sparse(problem, deadline)
+    # A matrix pays for itself where a distance costs more than reading one from memory.
+    if count <= (16_384 if width > 64 else 4_096):
+        return solve_exact(problem, deadline)
+    return solve_streamed(problem, deadline)
 
 
 def _answer(metric: Metric, points: Distinct, solution: Solution) -> Medoids:

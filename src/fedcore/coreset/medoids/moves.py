@@ -1,0 +1,152 @@
+"""Moves on neighbour lists: drop the cheapest medoid, swap one for a better point.
+
+The swap is FasterPAM's (see ``exact``), restricted to what lists know: a candidate c can only
+help points that have c in their list nearer than their second medoid. If every point has two
+medoids inside the radius up to which its list is complete, nothing is missed and the change
+computed here *is* the change on the full distance matrix: that is the certificate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.lists import Lists, Reverse
+from fedcore.coreset.medoids.state import NEVER, State, charge, locate, replay
+
+
+@inlined
+def _wake(lists: Lists, state: State, point: int, reach: float) -> None:
+    """Mark the candidates whose change depends on ``point``: its neighbours within ``reach``."""
+    for position in range(lists.size[point]):
+        if lists.distances[point, position] >= reach and position > 0:
+            break
+        state.stale[lists.points[point, position]] = True
+
+
+@compiled
+def _leave(lists: Lists, reverse: Reverse, state: State, medoid: int) -> None:
+    """Make ``medoid`` an ordinary point: whoever it served looks for another."""
+    state.chosen[medoid] = False
+    for entry in range(reverse.offsets[medoid], reverse.offsets[medoid + 1]):
+        point = reverse.points[entry]
+        near = state.near[point]
+        if near != medoid and state.second[point] != medoid:
+            continue
+        if near != medoid:
+            charge(state, point, -1.0)
+        locate(lists, state, point)
+        charge(state, point, 1.0)
+        _wake(lists, state, point, state.second_distance[point])
+        if near != medoid:
+            replay(state, near)
+        if state.near[point] >= 0 and state.near[point] != near:
+            replay(state, state.near[point])
+    state.removal[medoid] = NEVER
+    replay(state, medoid)
+
+
+@compiled
+def _enter(lists: Lists, reverse: Reverse, state: State, candidate: int) -> None:
+    """Make ``candidate`` a medoid: whoever has it near enough is served by it."""
+    state.chosen[candidate] = True
+    state.removal[candidate] = 0.0
+    for entry in range(reverse.offsets[candidate], reverse.offsets[candidate + 1]):
+        point, distance = reverse.points[entry], reverse.distances[entry]
+        reach = state.second_distance[point]
+        if distance >= reach and point != candidate:
+            continue
+        near = state.near[point]
+        charge(state, point, -1.0)
+        if distance < state.near_distance[point] or point == candidate:
+            state.second[point] = near
+            state.second_distance[point] = state.near_distance[point]
+            state.near[point], state.near_distance[point] = candidate, distance
+        else:
+            state.second[point], state.second_distance[point] = candidate, distance
+        charge(state, point, 1.0)
+        _wake(lists, state, point, reach)
+        if near >= 0:
+            replay(state, near)
+    replay(state, candidate)
+
+
+@compiled
+def drop(lists: Lists, reverse: Reverse, state: State, number: int, limit: float) -> int:
+    """Drop up to ``number`` medoids, cheapest first, while each costs less than ``limit``.
+
+    Returns how many were dropped. This is greedy facility location run backwards: few steps
+    where k is large, and no step ever looks at more than a list.
+    """
+    dropped = 0
+    for _ in range(number):
+        cheapest = state.tree[1]
+        if state.removal[cheapest] >= limit:
+            break
+        _leave(lists, reverse, state, cheapest)
+        dropped += 1
+    return dropped
+
+
+@compiled
+def _best_swap(reverse: Reverse, state: State, candidate: int) -> tuple[int, float]:
+    """Return the medoid that ``candidate`` should replace, and the change of the objective."""
+    shared = 0.0
+    count = 0
+    for entry in range(reverse.offsets[candidate], reverse.offsets[candidate + 1]):
+        point = reverse.points[entry]
+        distance = np.float64(reverse.distances[entry])
+        second = np.float64(state.second_distance[point])
+        if distance >= second:
+            continue
+        near_distance = np.float64(state.near_distance[point])
+        weight = np.float64(state.weights[point])
+        if distance < near_distance:
+            shared += weight * (distance - near_distance)
+            saved = weight * (near_distance - second)
+        else:
+            saved = weight * (distance - second)
+        near = state.near[point]
+        if near >= 0 and saved < 0.0:
+            if state.gain[near] == 0.0:
+                state.touched[count] = near
+                count += 1
+            state.gain[near] += saved
+    best = state.tree[1]
+    change = state.removal[best]
+    for position in range(count):
+        medoid = state.touched[position]
+        value = state.removal[medoid] + state.gain[medoid]
+        state.gain[medoid] = 0.0
+        if value < change or (value == change and medoid < best):
+            best, change = medoid, value
+    return best, change + shared
+
+
+@compiled
+def sweep(
+    lists: Lists, reverse: Reverse, state: State, first: int, quiet: int, tries: int, least: float
+) -> tuple[int, int, int]:
+    """Try up to ``tries`` stale candidates from ``first`` on; swap where that gains > ``least``.
+
+    ``quiet`` candidates before ``first`` did not help; n in a row end the search. Returns the
+    next candidate, the new ``quiet`` and the swaps made.
+    """
+    count = len(state.chosen)
+    swaps = 0
+    while tries > 0 and quiet < count:
+        candidate = first
+        first = first + 1 if first + 1 < count else 0
+        quiet += 1
+        if state.chosen[candidate] or not state.stale[candidate]:
+            continue
+        tries -= 1
+        state.stale[candidate] = False
+        medoid, change = _best_swap(reverse, state, candidate)
+        if change >= -least:
+            continue
+        _leave(lists, reverse, state, medoid)
+        _enter(lists, reverse, state, candidate)
+        swaps += 1
+        quiet = 0
+    return first, quiet, swaps

@@ -1,0 +1,53 @@
+import numpy as np
+
+from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.dense import distance_matrix
+from fedcore.coreset.medoids.geometry import rows_of
+from fedcore.coreset.medoids.layout import build_lists, layout_of, nearest_among
+from fedcore.coreset.medoids.solution import Problem
+
+
+def problem(metric, labels=None):
+    count = len(metric)
+    weights = np.arange(1, count + 1, dtype=np.float32)
+    return Problem(rows_of(metric), weights, 2, np.arange(2), False, labels, 1)
+
+
+def test_far_is_further_than_anything(family):
+    metric = family(200)
+    assert layout_of(problem(metric)).far >= distance_matrix(rows_of(metric)).max()
+
+
+def test_labels_stand_one_after_the_other(late):
+    labels = np.arange(300) % 3
+    layout = layout_of(problem(late(300), labels))
+    assert layout.segments == ((0, 100), (100, 200), (200, 300))
+    for label, (begin, end) in enumerate(layout.segments):
+        assert (labels[layout.order[begin:end]] == label).all()
+    np.testing.assert_array_equal(layout.weights, layout.order + 1)
+
+
+def test_lists_stay_inside_their_label(late):
+    layout = layout_of(problem(late(300), np.arange(300) % 3))
+    lists = build_lists(layout, 20, Deadline())
+    for begin, end in layout.segments:
+        inside = lists.points[begin:end, :20]
+        assert ((inside >= begin) & (inside < end)).all()
+
+
+def test_places_mark_where_points_stand(late):
+    layout = layout_of(problem(late(100)))
+    assert layout.order[layout.places(np.array([3, 50]))].tolist() in ([3, 50], [50, 3])
+
+
+def test_a_label_without_members_finds_nobody(late):
+    layout = layout_of(problem(late(300), np.arange(300) % 3))
+    members = np.arange(300) < 100
+    points, _ = nearest_among(layout, members, np.arange(300), 2, Deadline())
+    assert (points[:100] >= 0).all()
+    assert (points[100:] == -1).all()
+
+
+def test_no_time_no_lists(late):
+    layout = layout_of(problem(late(300)))
+    assert build_lists(layout, 20, Deadline.after(0.0)) is None

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.dense import distance_matrix
+from fedcore.coreset.medoids.geometry import rows_of, take_rows
+from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.medoids.neighbours import index_of, nearest
+from fedcore.coreset.medoids.spatial import spatial_order
+
+
+def spatial_rows(metric):
+    rows = rows_of(metric)
+    return take_rows(rows, spatial_order(rows.left))
+
+
+def brute_force(rows, members, keep_own):
+    distances = distance_matrix(rows)
+    hidden = np.full_like(distances, np.inf)
+    hidden[:, members] = distances[:, members]
+    if not keep_own:
+        np.fill_diagonal(hidden, np.inf)
+    return hidden
+
+
+@pytest.mark.parametrize("k", [1, 5, 40])
+@pytest.mark.parametrize("keep_own", [True, False])
+def test_neighbours_are_those_of_brute_force(family, k, keep_own):
+    rows = spatial_rows(family(400))
+    count = len(rows.left)
+    for members in (np.arange(count), np.arange(0, count, 3)):
+        index = index_of(rows, members)
+        points, distances = nearest(rows, np.arange(count), index, k, keep_own=keep_own)
+        hidden = brute_force(rows, members, keep_own)
+        np.testing.assert_array_equal(distances, np.sort(hidden, axis=1)[:, :k])
+        np.testing.assert_array_equal(distances, np.take_along_axis(hidden, points, axis=1))
+        assert all(len(set(row)) == k for row in points.tolist())
+
+
+def test_threads_change_nothing(late):
+    rows = spatial_rows(late(500))
+    index = index_of(rows, np.arange(500))
+    one, two = (nearest(rows, np.arange(500), index, 9, threads=t) for t in (1, 2))
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+
+
+def test_too_few_points_leave_places_empty():
+    rows = spatial_rows(Euclidean(np.array([[0.0], [1.0], [3.0]])))
+    points, _ = nearest(rows, np.arange(3), index_of(rows, np.arange(3)), 4)
+    assert (points[:, 2:] == -1).all()
+    assert (points[:, :2] >= 0).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_time_no_answer(late, threads):
+    rows = spatial_rows(late(200))
+    index = index_of(rows, np.arange(200))
+    spent = Deadline.after(0.0)
+    assert nearest(rows, np.arange(200), index, 3, threads=threads, deadline=spent) is None
