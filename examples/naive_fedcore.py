@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.selectors.kmedoids import select
 from fedcore.data import synthetic
 from fedcore.seeding import stream
@@ -84,7 +86,7 @@ def draw_speeds(count: int, seed: int) -> np.ndarray:
 
 def coreset(x: Tensor, y: Tensor, budget: int, seed: int, i: int) -> tuple[np.ndarray, np.ndarray]:
     """Eq. 5 with d_jk = ||x_j - x_k||: medoids and the sizes δ of their clusters."""
-    found = select(x, int(budget), labels=y, generator=stream(seed, "coreset", i))
+    found = select(Candidates(Euclidean(x), y), int(budget), stream(seed, "coreset", i))
     return found.indices.numpy(), found.weights.numpy()
 
 

@@ -1,5 +1,7 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
+from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
+from fedcore.coreset.public import coreset_for, select_coreset
 from fedcore.sim.history import History
 from fedcore.sim.simulate import simulate
 from fedcore.types import (
@@ -20,12 +22,16 @@ __all__ = [
     "ClientProfile",
     "Coreset",
     "CoresetSpec",
+    "Euclidean",
     "History",
     "LocalPlan",
     "LocalUpdate",
+    "OuterProduct",
     "Path",
     "Phase",
     "Strategy",
     "__version__",
+    "coreset_for",
+    "select_coreset",
     "simulate",
 ]

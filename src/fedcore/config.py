@@ -202,10 +202,16 @@ class Experiment:
         one_of(*Weighting),
     )
     below_one_pass: str = _option(
-        "static-coreset",
+        "auto",
         "FedCore: what clients do that cannot afford one full pass.",
         _METHOD,
-        one_of("static-coreset", "sit-out"),
+        one_of("auto", "static-coreset", "forward", "random", "sit-out"),
+    )
+    forward_price: float = _option(
+        1 / 3, "FedCore: price of a forward pass, in trained samples.", _METHOD, at_least(0)
+    )
+    measure_full_gradient: bool = _option(
+        False, "FedCore: also measure each coreset's error on the whole gradient (slow).", _METHOD
     )
     prox_mu: float = _option(0.0, "FedCore: a proximal term as well.", _METHOD, at_least(0))
 
@@ -264,30 +270,38 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _convert(name: str, value: Any) -> Any:
     """Bring a value from TOML or the command line to the type of its option."""
-    kind = typing.get_type_hints(Experiment)[name]
+    expected, convert = _KINDS[str(typing.get_type_hints(Experiment)[name])]
     try:
-        if kind == tuple[str, ...]:
-            return tuple(_parts(value))
-        if kind == tuple[float, ...]:
-            return tuple(float(part) for part in _parts(value))
-        if kind == tuple[int, ...]:
-            return tuple(int(str(part)) for part in _parts(value))
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        plain = kind in (int, str, str | None)
-        if plain and isinstance(value, kind) and not isinstance(value, bool):
-            return value
-        if name == "data" and isinstance(value, Mapping):
-            return dict(value)
+        return convert(value)
     except (TypeError, ValueError):
-        pass
-    expected = {int: "a whole number", float: "a number", str: "text", str | None: "text"}.get(
-        kind, "a list" if name != "data" else "a table"
-    )
-    raise BadOption(f"{name} must be {expected}, got {value!r}")
+        raise BadOption(f"{name} must be {expected}, got {value!r}") from None
 
 
 def _parts(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _only(kind: Any) -> Callable[[Any], Any]:
+    """Accept a value that is of a kind already; a truth value is no number."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError
+        return value
+
+    return convert
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    str(int): ("a whole number", _only(int)),
+    str(float): ("a number", lambda value: float(_only(int | float)(value))),
+    str(str): ("text", _only(str)),
+    str(str | None): ("text", _only(str)),
+    str(bool): ("true or false", _only(bool)),
+    str(tuple[str, ...]): ("a list", lambda value: tuple(_parts(value))),
+    str(tuple[float, ...]): ("a list", lambda value: tuple(float(p) for p in _parts(value))),
+    str(tuple[int, ...]): ("a list", lambda value: tuple(int(str(p)) for p in _parts(value))),
+    str(Mapping[str, Any]): ("a table", lambda value: dict(_only(Mapping)(value))),
+}

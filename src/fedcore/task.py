@@ -62,6 +62,11 @@ class Task:
             )
         return logits, passes[0]
 
+    @property
+    def head_has_bias(self) -> bool:
+        """Whether the last linear layer adds a bias."""
+        return self._head is not None and self._head.bias is not None
+
     def head_weight(self, params: Params) -> Tensor:
         """Weight W [classes, features] of the last linear layer."""
         for name, module in self.model.named_modules():
@@ -88,8 +93,11 @@ def _find_head(model: nn.Module, name: str | None) -> nn.Linear | None:
 def _watching(head: nn.Linear) -> Iterator[list[HeadPass]]:
     passes: list[HeadPass] = []
 
-    def remember(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def remember(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        # Where nothing before it is differentiated, the graph begins here.
+        output = output if output.requires_grad else output.requires_grad_()
         passes.append(HeadPass(inputs[0], output))
+        return output
 
     handle = head.register_forward_hook(remember)
     try:

@@ -15,17 +15,20 @@ w          ``Params``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Generic, Protocol
 
 import numpy as np
 from torch import Tensor
+from typing_extensions import TypeVar
 
 ClientId = int
 Params = Mapping[str, Tensor]
 Generator = np.random.Generator
+Values = TypeVar("Values", default=Tensor)
 
 
 class Weighting(StrEnum):
@@ -42,7 +45,9 @@ class Path(StrEnum):
     FULL = "full"  # E epochs on everything
     PARTIAL = "partial"  # fewer epochs, on everything
     CORESET = "coreset"  # one epoch on everything, the rest on a coreset
-    STATIC_CORESET = "static-coreset"  # only a coreset: not even one full pass fits
+    STATIC_CORESET = "static-coreset"  # only a coreset, by inputs: not even one full pass fits
+    FORWARD_CORESET = "forward-coreset"  # a forward pass on everything, then only a coreset
+    RANDOM_SUBSET = "random-subset"  # what fits of one epoch: not even a forward pass would
     SAT_OUT = "sat-out"  # no work at all
 
 
@@ -70,14 +75,21 @@ class CoresetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Some epochs on one set of samples; ``coreset=None`` means all of them."""
+    """Some epochs on one set of samples; ``coreset=None`` means all of them.
+
+    With a ``forward_price`` nothing is trained: samples pass forward once, for the gradients of
+    the last layer, and each costs that share of a trained sample (section 4.4 b).
+    """
 
     epochs: int
     coreset: CoresetSpec | None = None
+    forward_price: float | None = None
 
     def work(self, num_samples: int) -> int:
         """Samples this phase processes on a client that holds ``num_samples``."""
         size = num_samples if self.coreset is None else min(self.coreset.budget, num_samples)
+        if self.forward_price is not None:
+            return math.ceil(self.forward_price * size)
         return self.epochs * size
 
 
@@ -98,12 +110,22 @@ SIT_OUT = LocalPlan(phases=(), path=Path.SAT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
-class Coreset:
-    """A weighted subset: ``indices`` [b] sorted and unique, ``weights`` [b], Σ weights = m."""
+class Coreset(Generic[Values]):
+    """A weighted subset of n samples, as tensors, or as NumPy arrays for those who came with them.
 
-    indices: Tensor
-    weights: Tensor
+    Attributes:
+        indices: [b] sorted and unique.
+        weights: [b] positive, Σ weights = n.
+        objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
+        gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
+        assignment: [n] position in ``indices`` of the chosen sample that stands for each.
+    """
+
+    indices: Values
+    weights: Values
     objective: float | None = None
+    gradient_error: float | None = None
+    assignment: Values | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +170,7 @@ class TrainingSettings:
 
     learning_rate: float
     batch_size: int
+    measure_full_gradient: bool = False  # compare coreset and full-set gradients of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +191,9 @@ class LocalUpdate:
     params: Params
     num_samples: int
     copies: int = 1  # how often the cohort drew this client (selection with replacement)
+    coreset_size: int | None = None
+    gradient_error: float | None = None  # of its coreset, in proxy space
+    full_gradient_error: float | None = None  # the same on the whole model, where asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +213,6 @@ class Executor(Protocol):
         ...
 
 
-class Select(Protocol):
-    """A coreset method: which of the points to keep, and with what weights."""
-
-    def __call__(
-        self, points: Tensor, budget: int, *, labels: Tensor, generator: Generator
-    ) -> Coreset:
-        """Pick at most ``budget`` of the ``points`` [m, d]."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ClientRecord:
     """What one client of a cohort did in a round, as the server saw it."""
@@ -207,6 +223,9 @@ class ClientRecord:
     work: int  # samples processed
     seconds: float
     coreset_budget: int | None
+    coreset_size: int | None = None
+    gradient_error: float | None = None
+    full_gradient_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,28 +7,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore import plugins
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
 
 pytestmark = pytest.mark.parametrize("name", plugins.names("selector"))
 
 
 def select(name, points, budget, labels=None, seed=0):
-    if labels is None:
-        labels = torch.arange(len(points)) % 3
-    chosen = plugins.load("selector", name).select
-    return chosen(points, budget, labels=labels, generator=np.random.default_rng(seed))
+    space = points if isinstance(points, OuterProduct) else Euclidean(points)
+    labels = torch.arange(len(space)) % 3 if labels is None else labels
+    losses = space.factors[0].square().sum(dim=1)
+    candidates = Candidates(space, labels, losses)
+    return plugins.load("selector", name).select(candidates, budget, np.random.default_rng(seed))
 
 
 def check(found, size, budget):
-    indices, weights = found.indices.tolist(), found.weights
+    indices = found.indices.tolist()
     assert 1 <= len(indices) <= budget
     assert indices == sorted(set(indices))
     assert indices[0] >= 0
     assert indices[-1] < size
-    assert (weights >= 1).all()
-    assert weights.sum().item() == size
+    assert (found.weights > 0).all()
+    assert found.weights.sum().item() == pytest.approx(size)
+    assert found.gradient_error >= 0
+    if found.assignment is not None:
+        counts = torch.bincount(found.assignment, minlength=len(indices)).double()
+        assert torch.equal(counts, found.weights)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_weighted_subset_within_the_budget(name, data):
     size = data.draw(st.integers(2, 60))
@@ -41,14 +48,24 @@ def test_a_weighted_subset_within_the_budget(name, data):
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 9])
-def test_equal_points(name, budget):
-    check(select(name, torch.ones(10, 3), budget), 10, budget)
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_points(name, value, budget):
+    check(select(name, torch.full((10, 3), value), budget), 10, budget)
 
 
 @pytest.mark.parametrize("budget", [1, 3, 6])
 def test_points_in_equal_pairs(name, budget):
     points = torch.arange(5.0).repeat_interleave(2).reshape(10, 1)
     check(select(name, points, budget), 10, budget)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_outer_products(name, bias):
+    draw = torch.Generator().manual_seed(0)
+    space = OuterProduct(
+        torch.randn(30, 3, generator=draw), torch.randn(30, 5, generator=draw), bias
+    )
+    check(select(name, space, 8), 30, 8)
 
 
 def test_the_same_seed_gives_the_same_subset(name):
@@ -61,3 +78,10 @@ def test_the_same_seed_gives_the_same_subset(name):
 def test_one_class_only(name):
     points = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     check(select(name, points, 6, torch.zeros(20, dtype=torch.long)), 20, 6)
+
+
+def test_no_labels_at_all(name):
+    space = Euclidean(torch.randn(20, 3, generator=torch.Generator().manual_seed(0)))
+    candidates = Candidates(space, losses=torch.rand(20))
+    found = plugins.load("selector", name).select(candidates, 6, np.random.default_rng(0))
+    check(found, 20, 6)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 from fedcore.coreset.budget import (
     capacity,
     coreset_budget,
+    forward_coreset_budget,
     full_set_fits,
     one_pass_fits,
     static_coreset_budget,
@@ -46,6 +49,17 @@ def test_the_static_budget_never_exceeds_the_deadline(size, speed, deadline, epo
     assert 0 <= budget <= size
     assert 0 <= affordable <= epochs
     assert client.seconds(budget * affordable) <= deadline
+
+
+@given(samples, speeds, deadlines, epochs_asked, st.floats(0, 2))
+def test_the_budget_after_a_forward_pass_never_exceeds_the_deadline(
+    size, speed, deadline, epochs, price
+):
+    client = ClientProfile(size, speed)
+    budget = forward_coreset_budget(client, deadline, epochs, price)
+    assert 0 <= budget <= size
+    if budget:
+        assert client.seconds(math.ceil(price * size) + epochs * budget) <= deadline
 
 
 @pytest.mark.parametrize(

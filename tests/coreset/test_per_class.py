@@ -3,6 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.per_class import select_per_class, split_budget
 from fedcore.coreset.selectors import uniform
 
@@ -34,8 +36,7 @@ def test_with_fewer_places_than_classes_the_largest_classes_are_served():
 def test_samples_of_a_class_without_a_share_still_count():
     points = torch.arange(12.0).reshape(12, 1)
     labels = torch.tensor([0] * 6 + [1] * 5 + [2])
-    found = select_per_class(
-        uniform.select, points, 2, labels=labels, generator=np.random.default_rng(0)
-    )
+    candidates = Candidates(Euclidean(points), labels)
+    found = select_per_class(uniform.select, candidates, 2, np.random.default_rng(0))
     assert len(found.indices) == 2
     assert found.weights.sum() == 12

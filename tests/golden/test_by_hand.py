@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import fedcore
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.selectors import kmedoids
 
 
@@ -57,7 +59,8 @@ def test_one_client_alone_moves_by_its_residual():
 def test_medoids_of_two_groups_on_a_line():
     """0 1 2 and 100 101 102: medoids 1 and 101, objective 4, three points each."""
     points = torch.tensor([[0.0], [1], [2], [100], [101], [102]])
-    found = kmedoids.select(points, 2, labels=torch.zeros(6), generator=np.random.default_rng(0))
+    candidates = Candidates(Euclidean(points))
+    found = kmedoids.select(candidates, 2, np.random.default_rng(0))
     assert found.indices.tolist() == [1, 4]
     assert found.weights.tolist() == [3, 3]
     assert found.objective == pytest.approx(4)

@@ -1,7 +1,9 @@
+import pytest
 import torch
 
+from fedcore.coreset.proxies import HeadGradients
 from fedcore.local import coresets
-from fedcore.local.coresets import Coresets, is_static
+from fedcore.local.coresets import Coresets, Watched, asks_nothing_of_the_model
 from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase
 
 
@@ -30,8 +32,10 @@ def test_convex_distances_are_computed_once_per_client_over_all_rounds(build_cli
 def test_gradient_coresets_are_built_anew_in_every_round(build_client):
     source = Coresets({0: build_client(30)})
     spec = CoresetSpec(6, "uniform", "logits")
-    first = source.for_phase(assignment(1, spec), 1, torch.randn(30, 2))
-    second = source.for_phase(assignment(2, spec), 1, torch.randn(30, 2))
+    seen = HeadGradients(torch.randn(30, 2), torch.randn(30, 4), torch.rand(30))
+    watched = Watched(seen, torch.randn(2, 4), bias=True)
+    first = source.for_phase(assignment(1, spec), 1, watched)
+    second = source.for_phase(assignment(2, spec), 1, watched)
     assert first.indices.tolist() != second.indices.tolist()
 
 
@@ -41,6 +45,14 @@ def test_a_phase_without_a_coreset_is_everything(build_client):
     assert found.weights.tolist() == [1] * 5
 
 
-def test_only_inputs_stay_the_same_over_rounds():
-    assert is_static(CoresetSpec(1, "kmedoids", "input"))
-    assert not is_static(CoresetSpec(1, "kmedoids", "logits"))
+@pytest.mark.parametrize(
+    ("selector", "proxy", "expected"),
+    [
+        ("kmedoids", "input", True),
+        ("kmedoids", "logits", False),
+        ("loss-topk", "input", False),  # losses come from a pass
+        ("uniform-plain", "none", True),
+    ],
+)
+def test_what_can_be_had_without_a_pass_of_the_model(selector, proxy, expected):
+    assert asks_nothing_of_the_model(CoresetSpec(1, selector, proxy)) is expected

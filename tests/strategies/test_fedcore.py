@@ -28,12 +28,33 @@ def test_plans(deadline, epochs, path, phases):
     assert shape == phases
 
 
-def test_below_one_pass_only_the_inputs_can_be_compared():
-    strategy = build(proxy="last-layer-input")
-    late = strategy.plan(ClientProfile(100, 1.0), 190.0, 10)
-    very_late = strategy.plan(ClientProfile(100, 1.0), 99.0, 10)
-    assert late.phases[1].coreset.proxy == "last-layer-input"
-    assert very_late.phases[0].coreset.proxy == "input"
+@pytest.mark.parametrize(
+    ("way", "deadline", "path", "phases"),
+    [
+        # 100 samples, a forward pass costs ceil(100 / 3) = 34; (epochs, price, budget, proxy)
+        ("auto", 99.0, Path.FORWARD_CORESET, [(1, 1 / 3, None, ""), (10, None, 6, "logits")]),
+        ("forward", 44.0, Path.FORWARD_CORESET, [(1, 1 / 3, None, ""), (10, None, 1, "logits")]),
+        ("auto", 43.0, Path.RANDOM_SUBSET, [(1, None, 43, "none")]),  # 9 left for 10 epochs
+        ("random", 99.0, Path.RANDOM_SUBSET, [(1, None, 99, "none")]),
+        ("static-coreset", 99.0, Path.STATIC_CORESET, [(10, None, 9, "input")]),
+        ("auto", 0.5, Path.SAT_OUT, []),
+    ],
+)
+def test_networks_below_one_pass(way, deadline, path, phases):
+    strategy = build(proxy="logits", below_one_pass=way)
+    plan = strategy.plan(ClientProfile(100, 1.0), deadline, 10)
+    assert plan.path is path
+    shape = [
+        (
+            p.epochs,
+            p.forward_price,
+            p.coreset.budget if p.coreset else None,
+            p.coreset.proxy if p.coreset else "",
+        )
+        for p in plan.phases
+    ]
+    assert shape == phases
+    assert plan.work(100) <= deadline
 
 
 def test_the_authors_choice_is_to_skip_who_cannot_make_a_pass():

@@ -64,14 +64,14 @@ def _parameter(name: str) -> inspect.Parameter:
     else:
         field = option_fields()[name]
         hint = typing.get_type_hints(Experiment)[name]
-        metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME"}
+        metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
         option = typer.Option(
             flag,
             help=_help(name),
             rich_help_panel=field.metadata["panel"],
             metavar="PATH" if name == "data_dir" else metavars.get(hint, "LIST"),
         )
-        kind = Annotated[(hint if hint in (int, float) else str) | None, option]
+        kind = Annotated[(hint if hint in (int, float, bool) else str) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 

@@ -58,3 +58,14 @@ def static_coreset_budget(client: ClientProfile, deadline: float, epochs: int) -
     if limit >= epochs:
         return min(limit // epochs, client.num_samples), epochs
     return (1, limit) if limit > 0 else (0, 0)
+
+
+def forward_coreset_budget(
+    client: ClientProfile, deadline: float, epochs: int, forward_price: float
+) -> int:
+    """Section 4.4 b): samples for E epochs after a forward pass on everything; 0 if none fit.
+
+    floor((c^i·τ - ceil(ρ·m^i)) / E), with ρ the price of a forward pass in trained samples.
+    """
+    left = capacity(client, deadline) - math.ceil(forward_price * client.num_samples)
+    return min(max(0, left) // epochs, client.num_samples)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from fedcore import plugins
-from fedcore.types import Coreset, CoresetSpec, Generator, Select
+from fedcore.coreset.candidates import Candidates, Select
+from fedcore.types import Coreset, Generator
 
 
 def build_coreset(
-    points: Tensor, labels: Tensor, spec: CoresetSpec, generator: Generator
+    candidates: Candidates, budget: int, selector: str, generator: Generator
 ) -> Coreset:
-    """At most ``spec.budget`` of the samples, with weights that sum to their number m.
+    """At most ``budget`` of the candidates, with weights that sum to their number n.
 
-    A budget of m or more is no reduction: everything comes back, each with weight one.
-
-    Args:
-        points: [m, ...] one stand-in per sample; flattened to vectors here.
-        labels: [m] classes, for the selectors that look at them.
-        spec: how many, by which selector.
-        generator: for selectors that draw.
+    A budget of n or more is no reduction: everything comes back, each with weight one.
     """
-    size = points.shape[0]
-    if spec.budget >= size:
-        return Coreset(torch.arange(size), torch.ones(size, dtype=torch.float64), 0.0)
-    select: Select = plugins.load("selector", spec.selector).select
-    return select(points.reshape(size, -1), spec.budget, labels=labels, generator=generator)
+    size = len(candidates)
+    if budget >= size:
+        everything = torch.arange(size, device=candidates.space.factors[0].device)
+        ones = torch.ones(size, dtype=torch.float64, device=everything.device)
+        return Coreset(everything, ones, 0.0, 0.0, everything)
+    select: Select = plugins.load("selector", selector).select
+    return select(candidates, budget, generator)

@@ -7,8 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.coreset.weights import nearest_counts
-from fedcore.types import Coreset, Generator, Select
+from fedcore.coreset.candidates import Candidates, Select
+from fedcore.coreset.weights import finish, nearest_counts
+from fedcore.types import Coreset, Generator
 
 
 def split_budget(budget: int, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -39,25 +40,33 @@ def split_budget(budget: int, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def select_per_class(
-    select: Select, points: Tensor, budget: int, *, labels: Tensor, generator: Generator
+    select: Select, candidates: Candidates, budget: int, generator: Generator
 ) -> Coreset:
     """Run ``select`` in every class; samples of a class without a share join their nearest."""
-    classes, members = torch.unique(labels, return_inverse=True)
+    classes, members = torch.unique(candidates.classes(), return_inverse=True)
     sizes = torch.bincount(members, minlength=len(classes)).cpu().numpy()
     shares = split_budget(budget, sizes)
-    indices, weights, objective = [], [], 0.0
-    for number, share in enumerate(shares.tolist()):
-        if share == 0:
-            continue
-        own = torch.nonzero(members == number).flatten()
-        if share == len(own):
-            part = Coreset(torch.arange(share), torch.ones(share, dtype=torch.float64), 0.0)
-        else:
-            part = select(points[own], share, labels=labels[own], generator=generator)
-        indices.append(own[part.indices])
-        weights.append(part.weights)
-        objective += part.objective or 0.0
-    chosen, order = torch.sort(torch.cat(indices))
-    if (shares[sizes > 0] == 0).any():
-        return nearest_counts(points, chosen)
-    return Coreset(chosen, torch.cat(weights)[order], objective)
+    groups = [torch.nonzero(members == number).flatten() for number in range(len(classes))]
+    parts = [
+        _within(select, candidates, own, share, generator)
+        for own, share in zip(groups, shares.tolist(), strict=True)
+        if share > 0
+    ]
+    served = [own for own, share in zip(groups, shares.tolist(), strict=True) if share > 0]
+    indices = torch.cat([own[part.indices] for own, part in zip(served, parts, strict=True)])
+    chosen, order = torch.sort(indices)
+    if len(served) < len(groups):
+        return nearest_counts(candidates.space, chosen)
+    weights = torch.cat([part.weights for part in parts])[order]
+    objective = sum(part.objective or 0.0 for part in parts)
+    return finish(candidates.space, chosen, weights, objective, None)
+
+
+def _within(
+    select: Select, candidates: Candidates, own: Tensor, share: int, generator: Generator
+) -> Coreset:
+    """The coreset of one class."""
+    if share == len(own):
+        everything = torch.arange(share, device=own.device)
+        return Coreset(everything, torch.ones_like(everything, dtype=torch.float64), 0.0)
+    return select(candidates.take(own), share, generator)

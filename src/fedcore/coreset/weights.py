@@ -5,36 +5,45 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedcore.coreset.distances import blocks, distances, gradient_error
+from fedcore.coreset.medoids.metric import Metric
 from fedcore.types import Coreset
 
-CHUNK_ELEMENTS = 1 << 24  # distances held at a time: 64 MB of float32
 
-
-def nearest_counts(points: Tensor, chosen: Tensor) -> Coreset:
+def nearest_counts(space: Metric, chosen: Tensor) -> Coreset:
     """δ_k = |{j : k = argmin_{l in S} d_jl}| and the objective Σ_j min_k d_jk (Eq. 5).
 
-    Ties go to the lowest index, and a chosen point always counts for itself, so every weight
-    is at least one even when chosen points coincide.
+    Ties go to the lowest index, and a chosen sample always counts for itself, so every weight
+    is at least one even when chosen samples coincide.
 
     Args:
-        points: [m, d].
-        chosen: [b] sorted, unique positions in ``points``.
+        space: where distances are measured.
+        chosen: [b] sorted, unique positions.
     """
-    nearest, distance = nearest_chosen(points, points[chosen])
-    nearest[chosen] = torch.arange(len(chosen), device=points.device)
+    nearest = torch.empty(len(space), dtype=torch.int64, device=chosen.device)
+    objective = 0.0
+    for rows in blocks(len(space), len(chosen)):
+        closest = distances(space, rows, chosen).min(dim=1)
+        nearest[rows] = closest.indices
+        objective += float(closest.values.double().sum())
+    nearest[chosen] = torch.arange(len(chosen), device=chosen.device)
     weights = torch.bincount(nearest, minlength=len(chosen)).double()
-    return Coreset(chosen, weights, float(distance.double().sum()))
+    return finish(space, chosen, weights, objective, nearest)
 
 
-def nearest_chosen(points: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """For every point, which of the ``centres`` is nearest, and how far it is."""
-    rows = max(1, CHUNK_ELEMENTS // len(centres))
-    nearest, distance = [], []
-    for start in range(0, len(points), rows):
-        part = points[start : start + rows]
-        # Differences, not the matrix-product form: that loses small distances to rounding.
-        block = torch.cdist(part, centres, compute_mode="donot_use_mm_for_euclid_dist")
-        closest = block.min(dim=1)
-        nearest.append(closest.indices)
-        distance.append(closest.values)
-    return torch.cat(nearest), torch.cat(distance)
+def equal_weights(space: Metric, chosen: Tensor) -> Coreset:
+    """δ_k = n / b for every chosen sample, whatever stands near it."""
+    weights = torch.full((len(chosen),), len(space) / len(chosen), dtype=torch.float64)
+    return finish(space, chosen, weights.to(chosen.device), None, None)
+
+
+def finish(
+    space: Metric,
+    chosen: Tensor,
+    weights: Tensor,
+    objective: float | None,
+    assignment: Tensor | None,
+) -> Coreset:
+    """A coreset with its gradient error measured."""
+    error = gradient_error(space, chosen, weights)
+    return Coreset(chosen, weights, objective, error, assignment)

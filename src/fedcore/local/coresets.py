@@ -1,21 +1,35 @@
-"""A client's coreset for a phase; built once and kept where it does not depend on the model."""
+"""What a phase trains on: everything, or a coreset; kept over rounds where it cannot change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from fedcore import plugins
 from fedcore.coreset.build import build_coreset
-from fedcore.coreset.proxies import STATIC
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.medoids.metric import Euclidean, Metric
+from fedcore.coreset.proxies import NONE, STATIC, HeadGradients, space_of
 from fedcore.local.schedule import Samples
 from fedcore.seeding import stream
 from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Last-layer gradients of a pass over everything, and the layer at the end of that pass."""
+
+    gradients: HeadGradients
+    weight: Tensor
+    bias: bool
+
+
 class Coresets:
-    """Hands out coresets for the clients it was given."""
+    """Hands out samples for the phases of the clients it was given."""
 
     def __init__(self, clients: Mapping[ClientId, ClientData]) -> None:
         """Bind the data; it stays here."""
@@ -23,47 +37,59 @@ class Coresets:
         self._kept: dict[tuple[ClientId, CoresetSpec], Samples] = {}
 
     def for_phase(
-        self, assignment: Assignment, phase: int, gradients: Tensor | None = None
+        self, assignment: Assignment, phase: int, watched: Watched | None = None
     ) -> Samples:
         """What phase number ``phase`` of an assignment trains on.
 
         Args:
             assignment: whose plan says how large a coreset, if any.
             phase: its number within the plan.
-            gradients: [m, d] last-layer gradients of the phase before, if they were collected.
+            watched: gradients from the phase before, if they were collected.
         """
         spec = assignment.plan.phases[phase].coreset
+        client = assignment.client_id
         if spec is None:
-            return Samples.everything(len(self._clients[assignment.client_id]))
-        if gradients is None:
-            return self._static(assignment, spec)
-        # Distances between gradients of this round's model (section 4.3, networks).
-        path = ("coreset", assignment.round_number, assignment.client_id)
-        return self._build(assignment, spec, gradients, *path)
-
-    def _static(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
-        """By distances between inputs (section 4.3, convex models).
-
-        They are the same in every round, and so is the coreset: distances are computed once
-        per client and budget, and what is kept over rounds is the answer, not the m x m matrix.
-        """
-        key = (assignment.client_id, spec)
-        if key not in self._kept:
-            inputs = self._clients[assignment.client_id].take(slice(None))[0].float()
-            path = ("coreset", assignment.client_id)
-            self._kept[key] = self._build(assignment, spec, inputs, *path)
-        return self._kept[key]
+            return Samples.everything(len(self._clients[client]))
+        if not asks_nothing_of_the_model(spec) or spec.proxy == NONE:
+            # A new one every round: gradients change, and so should a random draw.
+            path = ("coreset", assignment.round_number, client)
+            return self._build(assignment, spec, watched, *path)
+        # Distances between inputs are the same in every round, and so is the coreset: they are
+        # computed once per client and budget, and what is kept is the answer, not a matrix.
+        if (client, spec) not in self._kept:
+            self._kept[client, spec] = self._build(assignment, spec, None, "coreset", client)
+        return self._kept[client, spec]
 
     def _build(
-        self, assignment: Assignment, spec: CoresetSpec, points: Tensor, *path: str | int
+        self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, *path: str | int
     ) -> Samples:
-        labels = self._clients[assignment.client_id].labels
-        coreset = build_coreset(points, labels, spec, stream(assignment.seed, *path))
-        indices = coreset.indices.cpu().numpy().astype(np.int64)
-        weights = coreset.weights.cpu().numpy().astype(np.float64)
-        return Samples(indices, weights, spec.weighting)
+        data = self._clients[assignment.client_id]
+        candidates = Candidates(
+            self._space(data, spec, watched),
+            labels=data.labels,
+            losses=None if watched is None else watched.gradients.losses,
+        )
+        generator = stream(assignment.seed, *path)
+        coreset = build_coreset(candidates, spec.budget, spec.selector, generator)
+        return Samples(
+            coreset.indices.cpu().numpy().astype(np.int64),
+            coreset.weights.cpu().numpy().astype(np.float64),
+            spec.weighting,
+            None if spec.proxy == NONE else coreset.gradient_error,
+        )
+
+    def _space(self, data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Metric:
+        if spec.proxy == NONE:
+            return Euclidean(torch.zeros(len(data), 1))
+        if spec.proxy == STATIC:
+            return Euclidean(data.take(slice(None))[0].flatten(1))
+        assert watched is not None  # plans put such a coreset behind a pass over everything
+        return space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
 
 
-def is_static(spec: CoresetSpec) -> bool:
-    """Whether a coreset can be had without looking at the model."""
-    return spec.proxy == STATIC
+def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
+    """Whether a coreset can be had without a pass of the model over the samples."""
+    if spec.proxy == NONE:
+        return True
+    needs_losses = getattr(plugins.load("selector", spec.selector), "NEEDS_LOSSES", False)
+    return spec.proxy == STATIC and not needs_losses

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedcore.compiled import have_numba
-from fedcore.local.coresets import Coresets, is_static
+from fedcore.local.coresets import Coresets, asks_nothing_of_the_model
 from fedcore.local.sequential import SequentialExecutor, phase_schedule
 from fedcore.models.logistic import LinearClassifier
 from fedcore.task import Task
@@ -72,18 +72,16 @@ class LinearExecutor:
     def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
         from fedcore.local.linear_kernel import train_linear
 
-        specs = [phase.coreset for phase in assignment.plan.phases if phase.coreset is not None]
-        if not all(is_static(spec) for spec in specs):
+        if not self._can_compile(assignment):
             # Gradient proxies come out of the plain loop's backward passes.
             return self._plain.run(params, [assignment])[0]
         x, y = self._arrays[assignment.client_id]
         batch_size = self._settings.batch_size
+        phases = range(len(assignment.plan.phases))
+        samples = [self._coresets.for_phase(assignment, number) for number in phases]
         # Phases are one tape: a linear model's coresets do not wait for its gradients.
         tapes = [
-            phase_schedule(
-                assignment, number, self._coresets.for_phase(assignment, number), batch_size
-            )
-            for number in range(len(assignment.plan.phases))
+            phase_schedule(assignment, number, samples[number], batch_size) for number in phases
         ]
         weight, bias = (params[name].numpy().copy() for name in self._names)
         train_linear(
@@ -98,9 +96,21 @@ class LinearExecutor:
             self._sigmoid,
         )
         trained = [torch.from_numpy(weight), torch.from_numpy(bias)]
+        last = samples[-1] if assignment.plan.phases[-1].coreset is not None else None
         return LocalUpdate(
-            assignment.client_id, dict(zip(self._names, trained, strict=True)), len(y)
+            assignment.client_id,
+            dict(zip(self._names, trained, strict=True)),
+            len(y),
+            coreset_size=None if last is None else len(last.indices),
+            gradient_error=None if last is None else last.gradient_error,
         )
+
+    def _can_compile(self, assignment: Assignment) -> bool:
+        phases = assignment.plan.phases
+        specs = [phase.coreset for phase in phases if phase.coreset is not None]
+        by_inputs = all(asks_nothing_of_the_model(spec) for spec in specs)
+        forward = any(phase.forward_price is not None for phase in phases)
+        return by_inputs and not forward and not self._settings.measure_full_gradient
 
 
 def _arrays(data: ClientData) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -28,6 +28,7 @@ class Samples:
     indices: NDArray[np.int64]
     weights: NDArray[np.float64]
     weighting: Weighting = Weighting.SCALED
+    gradient_error: float | None = None  # of the coreset these are, in proxy space
 
     @classmethod
     def everything(cls, num_samples: int) -> Samples:

@@ -6,21 +6,23 @@ It is what a real client process runs, and the twin every faster executor is tes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from fedcore.coreset.proxies import LOGITS
-from fedcore.local.coresets import Coresets, is_static
+from fedcore.coreset.collect import head_gradients
+from fedcore.coreset.proxies import HeadGradients
+from fedcore.local.coresets import Coresets, Watched, asks_nothing_of_the_model
+from fedcore.local.gradient_error import full_gradient_error
 from fedcore.local.schedule import BatchSchedule, Samples, schedule
-from fedcore.local.step import Batch, HeadGradients, StepRule, step, step_and_watch
+from fedcore.local.step import Batch, StepRule, step, step_and_watch
 from fedcore.seeding import stream
 from fedcore.task import Task
 from fedcore.types import (
     Assignment,
     ClientData,
     ClientId,
-    CoresetSpec,
     LocalUpdate,
     Params,
     TrainingSettings,
@@ -48,46 +50,68 @@ class SequentialExecutor:
         data = self._clients[assignment.client_id]
         phases = assignment.plan.phases
         rule = StepRule(self._settings.learning_rate, assignment.plan.prox_mu, anchor=params)
-        gradients: Tensor | None = None
-        for number in range(len(phases)):
-            samples = self._coresets.for_phase(assignment, number, gradients)
+        update = LocalUpdate(assignment.client_id, params, len(data))
+        watched: Watched | None = None
+        for number, phase in enumerate(phases):
+            if phase.forward_price is not None:
+                watched = self._scan(update.params, data)
+                continue
+            samples = self._coresets.for_phase(assignment, number, watched)
+            if phase.coreset is not None:
+                update = self._measured(update, data, samples)
             tape = phase_schedule(assignment, number, samples, self._settings.batch_size)
             following = phases[number + 1].coreset if number + 1 < len(phases) else None
-            if following is None or is_static(following):
-                params = self._walk(params, rule, data, tape)
-            else:
-                params, gradients = self._walk_and_watch(params, rule, data, tape, following)
-        return LocalUpdate(assignment.client_id, params, len(data))
+            watch = following is not None and not asks_nothing_of_the_model(following)
+            walk = self._walk_and_watch if watch else self._walk
+            trained, watched = walk(update.params, rule, data, tape)
+            update = replace(update, params=trained)
+        return update
+
+    def _scan(self, params: Params, data: ClientData) -> Watched:
+        """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
+        size = self._settings.batch_size
+        starts = range(0, len(data), size)
+        batches = (data.take(slice(start, start + size)) for start in starts)
+        return self._watched(head_gradients(self._task, params, batches), params)
+
+    def _watched(self, gradients: HeadGradients, params: Params) -> Watched:
+        weight = self._task.head_weight(params).detach()
+        return Watched(gradients, weight, self._task.head_has_bias)
+
+    def _measured(self, update: LocalUpdate, data: ClientData, samples: Samples) -> LocalUpdate:
+        """Note the size of a coreset and its ε; on the whole model only where asked for."""
+        full = None
+        if self._settings.measure_full_gradient:
+            full = full_gradient_error(self._task, update.params, data, samples)
+        return replace(
+            update,
+            coreset_size=len(samples.indices),
+            gradient_error=samples.gradient_error,
+            full_gradient_error=full,
+        )
 
     def _walk(
         self, params: Params, rule: StepRule, data: ClientData, tape: BatchSchedule
-    ) -> Params:
+    ) -> tuple[Params, None]:
         for number in range(len(tape)):
             batch, _ = _batch(data, tape, number)
             params = step(self._task, params, batch, rule)
-        return params
+        return params, None
 
     def _walk_and_watch(
-        self,
-        params: Params,
-        rule: StepRule,
-        data: ClientData,
-        tape: BatchSchedule,
-        following: CoresetSpec,
-    ) -> tuple[Params, Tensor]:
+        self, params: Params, rule: StepRule, data: ClientData, tape: BatchSchedule
+    ) -> tuple[Params, Watched]:
         """Walk, and keep each sample's last-layer gradient: no pass more than ``_walk``."""
-        rows: list[Tensor] = []
+        parts: list[HeadGradients] = []
         order: list[Tensor] = []
         for number in range(len(tape)):
             batch, chosen = _batch(data, tape, number)
-            weight = self._task.head_weight(params)
             params, seen = step_and_watch(self._task, params, batch, rule)
-            rows.append(_proxy(following.proxy, seen, weight))
+            parts.append(seen)
             order.append(chosen)
-        gradients = torch.cat(rows)
         # One epoch on everything meets every sample once: put the rows back in sample order.
-        gradients[torch.cat(order)] = gradients.clone()
-        return params, gradients
+        gradients = HeadGradients.gather(parts, torch.cat(order))
+        return params, self._watched(gradients, params)
 
 
 def phase_schedule(
@@ -105,8 +129,3 @@ def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, T
     chosen = torch.from_numpy(tape.index[number][real])
     coefficient = torch.from_numpy(tape.coefficient[number][real])
     return Batch(*data.take(chosen), coefficient), chosen
-
-
-def _proxy(name: str, seen: HeadGradients, weight: Tensor) -> Tensor:
-    """One row per sample: dL/da, or dL/dz = dL/da W."""
-    return seen.residuals if name == LOGITS else seen.residuals @ weight

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task, sample_losses
 from fedcore.types import Params
 
@@ -34,14 +35,6 @@ class StepRule:
     anchor: Params
 
 
-@dataclass(frozen=True, slots=True)
-class HeadGradients:
-    """Per sample: ``residuals`` dL_j/da_j [batch, classes] and ``inputs`` z_j of the last layer."""
-
-    residuals: Tensor
-    inputs: Tensor
-
-
 def step(task: Task, params: Params, batch: Batch, rule: StepRule) -> Params:
     """Return w - η (Σ coefficient_j ∇L_j(w) + μ (w - w_r))."""
     leaves = _leaves(params)
@@ -56,9 +49,11 @@ def step_and_watch(
     """The same step, and each sample's last-layer gradients out of the same backward pass."""
     leaves = _leaves(params)
     logits, head = task.logits_and_head(leaves, batch.x)
-    loss = (batch.coefficient * sample_losses(logits, batch.y)).sum()
-    *gradients, residuals = torch.autograd.grad(loss, [*leaves.values(), head.outputs])
-    watched = HeadGradients(residuals / batch.coefficient[:, None], head.inputs.detach())
+    losses = sample_losses(logits, batch.y)
+    loss = (batch.coefficient * losses).sum()
+    *gradients, scaled = torch.autograd.grad(loss, [*leaves.values(), head.outputs])
+    residuals = scaled / batch.coefficient[:, None]
+    watched = HeadGradients(residuals, head.inputs.detach(), losses.detach())
     return _descend(params, gradients, rule), watched
 
 

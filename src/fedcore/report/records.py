@@ -28,6 +28,9 @@ def to_row(key: RunKey, record: RoundRecord) -> Row:
             "work": client.work,
             "time": client.seconds / record.deadline,
             "coreset_budget": client.coreset_budget,
+            "coreset_size": client.coreset_size,
+            "gradient_error": _number(client.gradient_error),
+            "full_gradient_error": _number(client.full_gradient_error),
         }
         for client in record.clients
     ]

@@ -53,10 +53,6 @@ def run_round(
         client: strategy.plan(profile, settings.deadline, settings.epochs)
         for client, (profile, _) in cohort.items()
     }
-    records = tuple(
-        _record(client, profile, copies, plans[client])
-        for client, (profile, copies) in cohort.items()
-    )
     assignments = [
         Assignment(client, plan, number, settings.seed)
         for client, plan in plans.items()
@@ -67,6 +63,11 @@ def run_round(
         for update in _execute(number, params, assignments, executor, settings)
     ]
     sound = [update for update in updates if is_sound(update)]
+    answers = {update.client_id: update for update in updates}
+    records = tuple(
+        _record(client, profile, copies, plans[client], answers.get(client))
+        for client, (profile, copies) in cohort.items()
+    )
     return RoundOutcome(
         params=strategy.aggregate(params, sound),
         # The virtual clock: a round lasts as long as its slowest client.
@@ -103,7 +104,13 @@ def is_sound(update: LocalUpdate) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in update.params.values())
 
 
-def _record(client: ClientId, profile: ClientProfile, copies: int, plan: LocalPlan) -> ClientRecord:
+def _record(
+    client: ClientId,
+    profile: ClientProfile,
+    copies: int,
+    plan: LocalPlan,
+    answer: LocalUpdate | None,
+) -> ClientRecord:
     work = plan.work(profile.num_samples)
     budgets = [phase.coreset.budget for phase in plan.phases if phase.coreset is not None]
     return ClientRecord(
@@ -113,4 +120,7 @@ def _record(client: ClientId, profile: ClientProfile, copies: int, plan: LocalPl
         work=work,
         seconds=profile.seconds(work),
         coreset_budget=budgets[0] if budgets else None,
+        coreset_size=answer.coreset_size if answer else None,
+        gradient_error=answer.gradient_error if answer else None,
+        full_gradient_error=answer.full_gradient_error if answer else None,
     )

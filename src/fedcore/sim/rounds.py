@@ -38,7 +38,9 @@ def simulate_rounds(
     clients = federation.dataset.clients
     sizes = {client: len(data) for client, data in clients.items()}
     fleet = fleet_of(sizes, experiment, run)
-    training = TrainingSettings(experiment.learning_rate, experiment.batch_size)
+    training = TrainingSettings(
+        experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
+    )
     executor = choose_executor(
         experiment.executor, federation.task, clients, training, threads=experiment.threads
     )

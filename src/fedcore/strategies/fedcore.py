@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from fedcore.coreset.budget import (
+    capacity,
     coreset_budget,
+    forward_coreset_budget,
     full_set_fits,
     one_pass_fits,
     static_coreset_budget,
 )
+from fedcore.coreset.proxies import NONE, STATIC
 from fedcore.errors import BadOption
 from fedcore.server.aggregate import aggregation as by_name
 from fedcore.types import (
@@ -21,7 +24,8 @@ from fedcore.types import (
     Weighting,
 )
 
-BELOW_ONE_PASS = ("static-coreset", "sit-out")
+STATIC_WAY = "static-coreset"
+BELOW_ONE_PASS = ("auto", STATIC_WAY, "forward", "random", "sit-out")
 
 
 def build(
@@ -30,7 +34,8 @@ def build(
     selector: str = "kmedoids",
     proxy: str = "input",
     weighting: str = Weighting.SCALED,
-    below_one_pass: str = "static-coreset",
+    below_one_pass: str = "auto",
+    forward_price: float = 1 / 3,
     prox_mu: float = 0.0,
 ) -> Strategy:
     """Algorithm 1, lines 5 to 12.
@@ -40,7 +45,11 @@ def build(
         selector: which coreset method fills the budget.
         proxy: what stands in for a sample's gradient (section 4.3).
         weighting: how coreset weights enter a mini-batch.
-        below_one_pass: what a client does that cannot afford one full pass (section 4.4).
+        below_one_pass: what a client does that cannot afford one full pass (section 4.4):
+            a static coreset by inputs, a forward pass and a coreset by last-layer gradients, a
+            random subset, or nothing; ``auto`` is the first for proxy ``input``, else the
+            second, and the third where even a forward pass leaves no time for a coreset.
+        forward_price: what a forward pass costs, in trained samples.
         prox_mu: FedProx's proximal term on top; 0 in the paper.
     """
     if below_one_pass not in BELOW_ONE_PASS:
@@ -64,11 +73,29 @@ def build(
         return LocalPlan((first, rest), Path.CORESET, prox_mu)
 
     def below(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
-        """Section 4.4 a): distances between inputs need no pass over the model."""
-        budget, affordable = static_coreset_budget(client, deadline, epochs)
-        if below_one_pass == "sit-out" or budget == 0:
+        """Section 4.4: not even one pass over everything fits."""
+        if below_one_pass == "sit-out":
             return SIT_OUT
-        only = Phase(affordable, coreset(budget, "input"))
-        return LocalPlan((only,), Path.STATIC_CORESET, prox_mu)
+        by_inputs = proxy == STATIC if below_one_pass == "auto" else below_one_pass == STATIC_WAY
+        if by_inputs:  # 4.4 a): distances between inputs need no pass over the model
+            budget, affordable = static_coreset_budget(client, deadline, epochs)
+            if budget == 0:
+                return SIT_OUT
+            only = Phase(affordable, coreset(budget, STATIC))
+            return LocalPlan((only,), Path.STATIC_CORESET, prox_mu)
+        budget = forward_coreset_budget(client, deadline, epochs, forward_price)
+        if below_one_pass != "random" and budget > 0:  # 4.4 b): gradients of the last layer alone
+            scan = Phase(1, forward_price=forward_price)
+            rest = Phase(epochs, coreset(budget, proxy))
+            return LocalPlan((scan, rest), Path.FORWARD_CORESET, prox_mu)
+        return random_subset(client, deadline)
+
+    def random_subset(client: ClientProfile, deadline: float) -> LocalPlan:
+        """What fits of a single epoch, drawn anew every round: no sample twice."""
+        budget = min(capacity(client, deadline), client.num_samples)
+        if budget == 0:
+            return SIT_OUT
+        spec = CoresetSpec(budget, "uniform-plain", NONE)
+        return LocalPlan((Phase(1, spec),), Path.RANDOM_SUBSET, prox_mu)
 
     return Strategy(plan, by_name(aggregation), meets_deadline=True)

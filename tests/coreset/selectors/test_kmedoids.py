@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.selectors.kmedoids import select
 
 
 def run(points, budget, seed=0):
-    labels = torch.zeros(len(points), dtype=torch.long)
-    return select(points, budget, labels=labels, generator=np.random.default_rng(seed))
+    return select(Candidates(Euclidean(points)), budget, np.random.default_rng(seed))
 
 
 def exhaustive(points, budget):

@@ -5,12 +5,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.medoids.solve import solve
+from fedcore.coreset.weights import finish
 from fedcore.types import Coreset, Generator
 
 
-def select(points: Tensor, budget: int, *, labels: Tensor, generator: Generator) -> Coreset:
+def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """S = argmin Σ_j min_{k in S} d_jk with |S| <= budget, δ_k = size of k's cluster."""
-    found = solve(points, budget, seed=int(generator.integers(1 << 31)))
-    weights = torch.bincount(torch.from_numpy(found.assignment), minlength=len(found.indices))
-    return Coreset(torch.from_numpy(found.indices), weights.double(), found.objective)
+    return solve_medoids(candidates, budget, generator)
+
+
+def solve_medoids(
+    candidates: Candidates, budget: int, generator: Generator, labels: Tensor | None = None
+) -> Coreset:
+    """Run the solver; with ``labels`` a sample is only served by a medoid of its own label."""
+    seed = int(generator.integers(1 << 31))
+    found = solve(
+        candidates.space,
+        budget,
+        seed=seed,
+        labels=labels,
+        start=candidates.start,
+        seconds=candidates.seconds,
+    )
+    device = candidates.space.factors[0].device
+    assignment = torch.from_numpy(found.assignment).to(device)
+    indices = torch.from_numpy(found.indices).to(device)
+    weights = torch.bincount(assignment, minlength=len(indices)).double()
+    return finish(candidates.space, indices, weights, found.objective, assignment)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
+from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.per_class import select_per_class
 from fedcore.coreset.selectors import kmedoids
 from fedcore.types import Coreset, Generator
 
 
-def select(points: Tensor, budget: int, *, labels: Tensor, generator: Generator) -> Coreset:
+def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """Eq. 5 for every class alone; never more than ``budget`` in all.
 
     The authors round up per class and so exceed the budget by up to (classes - 1) samples;
     here the shares are rounded by largest remainder (docs/deviations.md).
     """
-    return select_per_class(kmedoids.select, points, budget, labels=labels, generator=generator)
+    return select_per_class(kmedoids.select, candidates, budget, generator)

@@ -6,11 +6,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.weights import nearest_counts
 from fedcore.types import Coreset, Generator
 
 
-def select(points: Tensor, budget: int, *, labels: Tensor, generator: Generator) -> Coreset:
+def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """S uniform without replacement, δ_k = number of points whose nearest element of S is k."""
-    chosen = np.sort(generator.choice(points.shape[0], size=budget, replace=False))
-    return nearest_counts(points, torch.from_numpy(chosen))
+    return nearest_counts(candidates.space, draw(candidates, budget, generator))
+
+
+def draw(candidates: Candidates, budget: int, generator: Generator) -> Tensor:
+    """``budget`` different positions, sorted, all equally likely."""
+    chosen = np.sort(generator.choice(len(candidates), size=budget, replace=False))
+    return torch.from_numpy(chosen).to(candidates.space.factors[0].device)

@@ -1,0 +1,58 @@
+"""What a selector chooses from, and the contract that all selectors share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedcore.coreset.medoids.metric import Metric
+from fedcore.types import Coreset, Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """n samples as points of a space, with what else is known of them.
+
+    Attributes:
+        space: where distances between (stand-ins for) gradients are measured.
+        labels: [n] classes, if there are any.
+        losses: [n] loss of each sample, for selectors that go by it.
+        start: positions of an earlier coreset, for selectors that can begin with one.
+        seconds: wall-clock limit, for selectors that can stop early.
+    """
+
+    space: Metric
+    labels: Tensor | None = None
+    losses: Tensor | None = None
+    start: Tensor | None = None
+    seconds: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    def take(self, indices: Tensor) -> Candidates:
+        """Some of the candidates; a start does not survive renumbering."""
+        return replace(
+            self,
+            space=self.space.take(indices),
+            labels=None if self.labels is None else self.labels[indices],
+            losses=None if self.losses is None else self.losses[indices],
+            start=None,
+        )
+
+    def classes(self) -> Tensor:
+        """Labels, or one class for all where there are none."""
+        if self.labels is not None:
+            return self.labels
+        return torch.zeros(len(self), dtype=torch.int64, device=self.space.factors[0].device)
+
+
+class Select(Protocol):
+    """A coreset method."""
+
+    def __call__(self, candidates: Candidates, budget: int, generator: Generator) -> Coreset:
+        """Pick at most ``budget`` candidates, 1 <= budget < n; weights are positive, Σ = n."""
+        ...

@@ -1,0 +1,41 @@
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from fedcore.coreset.collect import head_gradients
+from fedcore.task import Task
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+def test_equal_to_autograds_gradients_of_single_samples():
+    """r ⊗ z and r are the per-sample gradients of the last layer's weight and bias."""
+    model = network()
+    task = Task(model)
+    params = task.initial_params()
+    x, y = torch.randn(11, 4), torch.randint(3, (11,))
+    seen = head_gradients(task, params, [(x[:5], y[:5]), (x[5:], y[5:])])
+
+    def loss(p, sample, label):
+        scores = functional_call(model, p, (sample[None],))
+        return nn.functional.cross_entropy(scores, label[None])
+
+    single = vmap(grad(loss), (None, 0, 0))(params, x, y)
+    outer = seen.residuals[:, :, None] * seen.inputs[:, None, :]
+    assert torch.allclose(outer, single["2.weight"], atol=1e-5)
+    assert torch.allclose(seen.residuals, single["2.bias"], atol=1e-5)
+    expected = nn.functional.cross_entropy(model(x), y, reduction="none")
+    assert torch.allclose(seen.losses, expected, atol=1e-6)
+
+
+def test_nothing_before_the_last_layer_is_differentiated():
+    model = network()
+    differentiated = []
+    model[0].register_forward_hook(lambda _, __, out: differentiated.append(out.requires_grad))
+    head_gradients(
+        Task(model), Task(model).initial_params(), [(torch.randn(3, 4), torch.zeros(3).long())]
+    )
+    assert differentiated == [False]
