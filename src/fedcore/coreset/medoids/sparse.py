@@ -27,7 +27,7 @@ LONGEST = 136  # the list where k = n / 40, the fewest medoids that lists serve
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
-POLISHED = 3000  # points up to which the last word is with all n² distances
+POLISHED = 1200  # points up to which the last word is with all n² distances
 STRIDE = 512  # candidates between two looks at the clock
 
 

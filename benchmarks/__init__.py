@@ -1,0 +1,1 @@
+"""Measurements; each package is run as a module and writes to ``benchmarks/results``."""
