@@ -148,7 +148,7 @@ def _improve(lists: Lists, state: State, repairs: Repairs, work: Deadline) -> tu
             return swaps, False
         total = settle(lists, state)
         # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
-        if total > before * (1 - 1e-4):
+        if total > before * (1 - 5e-4):
             break
         before = total
         made, finished = _swap(lists, reversed_lists(lists), state, 1e-9 * total, work)
