@@ -25,15 +25,6 @@ Gradients = Tensor | NDArray[Any] | Metric
 
 
 def select_coreset(
-    gradients: NDArray[Any], budget: int, **options: Any
-) -> Coreset[NDArray[Any]]: ...
-
-
-@overload
-def select_coreset(gradients: Tensor | Metric, budget: int, **options: Any) -> Coreset: ...
-
-
-def select_coreset(
     gradients: Gradients,
     budget: int,
     *,

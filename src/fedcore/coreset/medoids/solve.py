@@ -176,10 +176,11 @@ def _problem(
     classes: Tensor | None,
     threads: int,
 ) -> Problem:
-    from fedcore.coreset.medoids.geometry import rows_of, take_rows
+    from fedcore.coreset.medoids.geometry import rows_of
+    from fedcore.coreset.medoids.rotation import turned
     from fedcore.coreset.medoids.solution import Problem
 
-    rows = take_rows(rows_of(metric), points.first.cpu().numpy())
+    rows = rows_of(turned(metric.take(points.first)))
     weights = points.counts.cpu().numpy().astype(np.float32)
     labels = None if classes is None else classes.cpu().numpy()
     return Problem(rows, weights, k, start, warm, labels, threads)

@@ -27,7 +27,7 @@ LONGEST = 136  # the list where k = n / 40, the fewest medoids that lists serve
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
-POLISHED = 3000  # points up to which the last word is with all n² distances
+POLISHED = 1200  # points up to which the last word is with all n² distances
 STRIDE = 512  # candidates between two looks at the clock
 
 
@@ -148,7 +148,7 @@ def _improve(lists: Lists, state: State, repairs: Repairs, work: Deadline) -> tu
             return swaps, False
         total = settle(lists, state)
         # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
-        if total > before * (1 - 1e-4):
+        if total > before * (1 - 5e-4):
             break
         before = total
         made, finished = _swap(lists, reversed_lists(lists), state, 1e-9 * total, work)

@@ -24,7 +24,7 @@ from fedcore.coreset.medoids.metric import Metric
 from fedcore.coreset.medoids.solution import Solution
 
 CHUNK = 1 << 23  # distances computed at a time
-FEW = 600  # points up to which all pairs are looked at
+FEW = 1000  # points up to which all pairs are looked at
 
 
 class OutOfTime(Exception):
@@ -114,7 +114,7 @@ def solve_tensor(
     if k == 1:
         medoids, finished = _best_single(points, medoids, work)
     elif len(points) <= FEW or k * share < len(points):
-        medoids, swaps, finished = _swap_one_by_one(points, medoids, work)
+        medoids, swaps, finished = _best_of_starts(points, medoids, work)
     else:
         from fedcore.coreset.medoids.together import swap_together
 
@@ -143,6 +143,26 @@ def _best_single(points: Points, medoid: Tensor, deadline: Deadline) -> tuple[Te
         if float(costs.min()) < least:
             best, least = everyone[begin + int(costs.argmin())][None], float(costs.min())
     return best, not deadline.over()
+
+
+def _best_of_starts(
+    points: Points, medoids: Tensor, deadline: Deadline
+) -> tuple[Tensor, int, bool]:
+    """Swap from several starts if there are so few medoids that one bad place costs percents."""
+    count, k = len(points), len(medoids)
+    again = k <= 32 and count <= 4 * FEW and points.labels is None
+    everyone = torch.arange(count, device=medoids.device)
+    best, least, total_swaps, finished = medoids, float("inf"), 0, True
+    for start in range(3 if again else 1):
+        # Points come in random order, so the next k of them are another random start.
+        begin = medoids if start == 0 else (everyone[:k] + start * k) % count
+        found, swaps, ended = _swap_one_by_one(points, begin, deadline)
+        distances = points.between(everyone, found).min(1).values.double()
+        value = float((distances * points.weights.double()).sum())
+        total_swaps, finished = total_swaps + swaps, finished and ended
+        if value < least:
+            best, least = found, value
+    return best, total_swaps, finished
 
 
 def _swap_one_by_one(

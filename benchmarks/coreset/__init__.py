@@ -1,0 +1,1 @@
+"""The k-medoids solver against a distance matrix and the public FasterPAM."""

@@ -1,0 +1,276 @@
+"""Measure the k-medoids solver: ``python -m benchmarks.coreset [--quick]``.
+
+Speed is a ratio inside one run, one thread each, medians of at least five; theirs is sklearn's
+Euclidean distances of the 512-dimensional gradients, in column-major order, plus
+``kmedoids.fasterpam`` from a random start, which is its fastest form. Ours starts from residuals
+and the last layer's matrix. Each large size runs in a process of its own, for its peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks.coreset.data import STAGES, residual_gradients
+from benchmarks.coreset.floor import all_distances_ms
+from benchmarks.coreset.machine import describe
+from fedcore.coreset.medoids.metric import residual_metric
+from fedcore.coreset.medoids.solve import solve
+
+RESULTS = Path(__file__).parents[1] / "results"
+SHARES = (0.05, 0.2, 0.5, 0.8)
+TARGETS = {10_000: (20, 30, 40, 50), 2_000: (3, 3, 3, 3), 500: (1, 1, 1, 1)}
+REPEATS = 5
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def median_seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def compare(count: int, stage: str, share: float, target: int) -> dict[str, object]:
+    import kmedoids
+    from sklearn.metrics.pairwise import euclidean_distances
+
+    residuals, weight = residual_gradients(count, stage)
+    gradients = (residuals.astype(np.float64) @ weight).astype(np.float32)
+    k = int(share * count)
+    metric = residual_metric(residuals, weight)
+    answers = {}
+
+    def ours() -> None:
+        answers["ours"] = solve(residual_metric(residuals, weight), k)
+
+    def theirs() -> None:
+        distances = np.asfortranarray(euclidean_distances(gradients))
+        answers["theirs"] = kmedoids.fasterpam(distances, k, init="random", random_state=0, n_cpu=1)
+
+    ours()  # compiled or loaded before it is measured; the cost of that is reported apart
+    our_seconds = median_seconds(ours)
+    their_seconds = median_seconds(theirs)
+    everyone = torch.arange(count)
+    chosen = np.sort(answers["theirs"].medoids.astype(np.int64))
+    to_chosen = torch.cdist(metric.points, metric.points[chosen])
+    owner = torch.from_numpy(chosen)[to_chosen.argmin(dim=1)]
+    their_objective = float(metric.between(everyone, owner).sum())
+    row: dict[str, object] = {
+        "n": count,
+        "stage": stage,
+        "k/n": share,
+        "ours ms": round(our_seconds * 1e3, 1),
+        "theirs ms": round(their_seconds * 1e3, 1),
+        "times faster": round(their_seconds / our_seconds, 1),
+        "target": target,
+        "objective ratio": round(answers["ours"].objective / their_objective, 5),
+        "floor ms": round(all_distances_ms(count, metric.points.shape[1]), 2),
+        "certified": round(answers["ours"].certified, 3),
+        "path": answers["ours"].path,
+    }
+    say(str(row))
+    return row
+
+
+def measure_large(count: int, share: float, stage: str) -> None:
+    """Print seconds and additional megabytes of one solve; run in a process of its own."""
+    residuals, weight = residual_gradients(count, stage)
+    warm_up, _ = residual_gradients(3_000, stage)
+    solve(residual_metric(warm_up, weight), int(share * 3_000), path="sparse")
+    metric = residual_metric(residuals, weight)
+    # The high-water mark can be reset: what was needed before does not hide what is needed now.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident_megabytes()
+    begin = time.perf_counter()
+    answer = solve(metric, int(share * count))
+    seconds = time.perf_counter() - begin
+    peak = _status("VmHWM:") / 1024
+    sys.stdout.write(
+        json.dumps(
+            {
+                "n": count,
+                "k/n": share,
+                "stage": stage,
+                "seconds": round(seconds, 2),
+                "additional MB": round(peak - before),
+                "certified": round(answer.certified, 3),
+            }
+        )
+    )
+
+
+def _status(field: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return float(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _resident_megabytes() -> float:
+    return _status("VmRSS:") / 1024
+
+
+def in_own_process(*arguments: str) -> dict[str, object]:
+    command = [sys.executable, "-m", "benchmarks.coreset", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    row: dict[str, object] = json.loads(done.stdout)
+    say(str(row))
+    return row
+
+
+def warm_starts(count: int) -> dict[str, object]:
+    """What starting from the last answer saves when gradients have moved by a tenth."""
+    residuals, weight = residual_gradients(count, "middle")
+    cold = solve(residual_metric(residuals, weight), count // 5)
+    noise = np.random.default_rng(1).normal(size=residuals.shape)
+    moved = residuals * (1 + 0.1 * noise).astype(np.float32)
+    metric = residual_metric(moved, weight)
+    again, fresh = solve(metric, count // 5, start=cold.indices), solve(metric, count // 5)
+    row: dict[str, object] = {
+        "n": count,
+        "k/n": 0.2,
+        "swaps cold": fresh.swaps,
+        "swaps warm": again.swaps,
+        "ms cold": round(1e3 * median_seconds(lambda: solve(metric, count // 5)), 1),
+        "ms warm": round(
+            1e3 * median_seconds(lambda: solve(metric, count // 5, start=cold.indices)), 1
+        ),
+        "objective warm / cold": round(again.objective / fresh.objective, 5),
+    }
+    say(str(row))
+    return row
+
+
+def anytime(count: int) -> list[dict[str, object]]:
+    """How well a wall-clock budget is kept, and what it buys."""
+    metric = residual_metric(*residual_gradients(count, "middle"))
+    best = solve(metric, count // 5).objective
+    solve(metric, count // 5, seconds=1e-3)
+    rows = []
+    for seconds in (0.1, 0.2, 0.5, 1.0, 2.0):
+        begin = time.perf_counter()
+        answer = solve(metric, count // 5, seconds=seconds)
+        spent = time.perf_counter() - begin
+        rows.append(
+            {
+                "n": count,
+                "budget s": seconds,
+                "spent s": round(spent, 3),
+                "finished": answer.finished,
+                "objective / unhurried": round(answer.objective / best, 4),
+            }
+        )
+        say(str(rows[-1]))
+    return rows
+
+
+def first_call() -> dict[str, object]:
+    """Seconds until the first answer: compiling everything, and loading it from disk."""
+    script = (
+        "import time, numpy as np; from fedcore.coreset.medoids.solve import solve;"
+        "x = np.random.default_rng(0).normal(size=(3000, 4)); b = time.perf_counter();"
+        "solve(x, 600); print(time.perf_counter() - b)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        seconds = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", script],
+                    env=environment,
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                ).stdout
+            )
+            for _ in range(2)
+        ]
+    row: dict[str, object] = {
+        "compiling s": round(seconds[0], 1),
+        "from the cache on disk s": round(seconds[1], 2),
+    }
+    say(str(row))
+    return row
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    names = list(rows[0])
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines += ["| " + " | ".join(str(row[name]) for name in names) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
+    parser.add_argument("--large", nargs=3, metavar=("N", "SHARE", "STAGE"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        if options.large:
+            measure_large(int(options.large[0]), float(options.large[1]), options.large[2])
+        else:
+            measure_all(options.quick)
+
+
+def measure_all(quick: bool) -> None:
+    sizes = (500, 2_000) if quick else (500, 2_000, 10_000)
+    large = (10_000,) if quick else (10_000, 50_000, 100_000, 200_000)
+    begin = time.perf_counter()
+    speed = [
+        compare(count, stage, share, target)
+        for count in sizes
+        for stage in STAGES
+        for share, target in zip(SHARES, TARGETS[count], strict=True)
+    ]
+    scale = [in_own_process("--large", str(n), "0.2", stage) for n in large for stage in STAGES]
+    seconds = {(row["n"], row["stage"]): float(str(row["seconds"])) for row in scale}
+    exponents = {
+        stage: round(math.log10(seconds[100_000, stage] / seconds[10_000, stage]), 2)
+        for stage in STAGES
+        if (100_000, stage) in seconds
+    }
+    report = {
+        "machine": describe(),
+        "speed": speed,
+        "scale": scale,
+        "growth exponent from 10,000 to 100,000": exponents,
+        "warm start": [warm_starts(2_000 if quick else 10_000)],
+        "anytime": anytime(10_000 if quick else 50_000),
+        "first call": [first_call()],
+        "took s": round(time.perf_counter() - begin),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    name = "coreset-quick" if quick else "coreset"
+    (RESULTS / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
+    text = [f"# k-medoids solver\n\nMachine: {json.dumps(report['machine'])}\n"]
+    for title in ("speed", "scale", "warm start", "anytime", "first call"):
+        text.append(f"## {title.capitalize()}\n\n{table(report[title])}\n")
+    text.append(f"Growth exponent from n = 10,000 to 100,000: {exponents}\n")
+    (RESULTS / f"{name}.md").write_text("\n".join(text))
+    sys.stdout.write("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
