@@ -91,7 +91,7 @@ def test_a_file_is_fetched_whole_and_nothing_else_is_left(file, tmp_path):
 
 
 def test_a_gzipped_file_is_fetched_as_published(origin, tmp_path):
-    packed = gzip.compress(CONTENT)
+    packed = gzip.compress(CONTENT, mtime=0)
     origin.files["text.gz"] = packed
     file = DataFile("text", digest(CONTENT), digest(packed), (origin.url("text.gz"),))
     source = Source("plays", (file,))
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_replaced(file, tmp_path):
 
 
 def test_a_damaged_twin_goes_when_the_published_form_has_come(origin, tmp_path):
-    packed = gzip.compress(CONTENT)
+    packed = gzip.compress(CONTENT, mtime=0)
     origin.files["text.gz"] = packed
     file = DataFile("text", digest(CONTENT), digest(packed), (origin.url("text.gz"),))
     (tmp_path / "plays").mkdir()
