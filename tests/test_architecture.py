@@ -12,7 +12,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A package imports lower layers and itself, never a neighbour or a higher one.
 LAYERS = {
     **dict.fromkeys(("types", "errors", "version"), 0),
-    **dict.fromkeys(("seeding", "plugins", "compiled", "task"), 1),
+    **dict.fromkeys(("seeding", "plugins", "compiled", "task", "values"), 1),
     "coreset": 2,
     **dict.fromkeys(("config", "server", "data", "models"), 3),
     **dict.fromkeys(("strategies", "local"), 4),

@@ -28,8 +28,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.coreset.data import STAGES, residual_gradients
 from benchmarks.coreset.floor import all_distances_ms
 from benchmarks.coreset.machine import describe
-from fedcore.coreset.medoids.metric import residual_metric
 from fedcore.coreset.medoids.solve import solve
+from fedcore.coreset.metric import residual_metric
 
 RESULTS = Path(__file__).parents[1] / "results"
 SHARES = (0.05, 0.2, 0.5, 0.8)

@@ -1,6 +1,6 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
+from fedcore.coreset.metric import Euclidean, OuterProduct
 from fedcore.coreset.public import coreset_for, select_coreset
 from fedcore.sim.history import History
 from fedcore.sim.simulate import simulate

@@ -9,7 +9,6 @@ defaults below are the preset ``paper``: they follow the paper's text.
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
@@ -21,8 +20,16 @@ from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
 from fedcore.types import Weighting
-
-Check = Callable[[str, Any], None]
+from fedcore.values import (
+    Check,
+    above_zero,
+    at_least,
+    convert,
+    distinct,
+    one_of,
+    percentages,
+    whole_numbers,
+)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -37,59 +44,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "below_one_pass": "sit-out",
     },
 }
-
-
-def at_least(least: float) -> Check:
-    """A check for numbers of at least ``least``."""
-
-    def check(name: str, value: Any) -> None:
-        if not (math.isfinite(value) and value >= least):
-            raise BadOption(f"{name} must be at least {least:g}, got {value}")
-
-    return check
-
-
-def above_zero(name: str, value: Any) -> None:
-    """A check for positive numbers."""
-    if not (math.isfinite(value) and value > 0):
-        raise BadOption(f"{name} must be above 0, got {value}")
-
-
-def one_of(*choices: str) -> Check:
-    """A check for names out of a list."""
-
-    def check(name: str, value: Any) -> None:
-        if value not in choices:
-            raise BadOption(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-
-    check.choices = choices  # type: ignore[attr-defined]
-    return check
-
-
-def percentages(name: str, value: Any) -> None:
-    """A check for lists of percentages between 0 and 100, both excluded."""
-    for level in value:
-        if not 0 < level < 100:
-            raise BadOption(
-                f"{name} must be percentages above 0 and below 100, got {level:g}; "
-                "10 and 30 are the paper's"
-            )
-    distinct(name, value)
-
-
-def distinct(name: str, value: Any) -> None:
-    """A check for lists that are neither empty nor name anything twice."""
-    if not value:
-        raise BadOption(f"{name} must name at least one, got none")
-    if len(set(value)) != len(value):
-        raise BadOption(f"{name} must not name anything twice, got {','.join(map(str, value))}")
-
-
-def seeds(name: str, value: Any) -> None:
-    """A check for lists of whole numbers of at least 0."""
-    distinct(name, value)
-    for number in value:
-        at_least(0)(name, number)
 
 
 def _option(default: Any, text: str, panel: str, check: Check | None = None) -> Any:
@@ -137,7 +91,10 @@ class Experiment:
         percentages,
     )
     seed: tuple[int, ...] = _option(
-        (0,), "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2.", _JOB, seeds
+        (0,),
+        "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2.",
+        _JOB,
+        whole_numbers,
     )
 
     rounds: int = _option(100, "Rounds of training.", _TRAINING, at_least(1))
@@ -270,38 +227,4 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _convert(name: str, value: Any) -> Any:
     """Bring a value from TOML or the command line to the type of its option."""
-    expected, convert = _KINDS[str(typing.get_type_hints(Experiment)[name])]
-    try:
-        return convert(value)
-    except (TypeError, ValueError):
-        raise BadOption(f"{name} must be {expected}, got {value!r}") from None
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _only(kind: Any) -> Callable[[Any], Any]:
-    """Accept a value that is of a kind already; a truth value is no number."""
-
-    def convert(value: Any) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise TypeError
-        return value
-
-    return convert
-
-
-_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    str(int): ("a whole number", _only(int)),
-    str(float): ("a number", lambda value: float(_only(int | float)(value))),
-    str(str): ("text", _only(str)),
-    str(str | None): ("text", _only(str)),
-    str(bool): ("true or false", _only(bool)),
-    str(tuple[str, ...]): ("a list", lambda value: tuple(_parts(value))),
-    str(tuple[float, ...]): ("a list", lambda value: tuple(float(p) for p in _parts(value))),
-    str(tuple[int, ...]): ("a list", lambda value: tuple(int(str(p)) for p in _parts(value))),
-    str(Mapping[str, Any]): ("a table", lambda value: dict(_only(Mapping)(value))),
-}
+    return convert(name, value, typing.get_type_hints(Experiment)[name])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedcore import plugins
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 pytestmark = pytest.mark.parametrize("name", plugins.names("selector"))
 

@@ -4,7 +4,7 @@ import torch
 
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 from fedcore.errors import UnknownPlugin
 
 

@@ -1,7 +1,7 @@
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 
 
 def test_taking_some_keeps_what_is_known_of_them():

@@ -9,7 +9,7 @@ from fedcore.coreset.distances import (
     squared_norms,
     weighted_sum,
 )
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 
 def outer(bias, size=12):

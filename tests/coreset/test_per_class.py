@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.per_class import select_per_class, split_budget
 from fedcore.coreset.selectors import uniform
 

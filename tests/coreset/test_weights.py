@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedcore.coreset import distances
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.weights import equal_weights, nearest_counts
 
 

@@ -36,7 +36,9 @@ def small(tmp_path, monkeypatch):
     source = Source("shakespeare", (DataFile(shakespeare.TEXT, raw, None, ("http://none",)),))
     monkeypatch.setattr(shakespeare, "SOURCE", source)
     (tmp_path / "shakespeare").mkdir()
-    (tmp_path / "shakespeare" / f"{shakespeare.TEXT}.gz").write_bytes(gzip.compress(content, mtime=0))
+    (tmp_path / "shakespeare" / f"{shakespeare.TEXT}.gz").write_bytes(
+        gzip.compress(content, mtime=0)
+    )
     return tmp_path
 
 

@@ -6,7 +6,7 @@ import torch
 
 import fedcore
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.selectors import kmedoids
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedcore.coreset.medoids.metric import Metric
+from fedcore.coreset.metric import Metric
 from fedcore.types import Coreset, Generator
 
 

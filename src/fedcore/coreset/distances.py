@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedcore.coreset.medoids.metric import Metric
+from fedcore.coreset.metric import Metric
 
 BLOCK_ELEMENTS = 1 << 24  # distances held at a time: 64 MB of float32
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcore.coreset.medoids.metric import Euclidean, Metric, OuterProduct, residual_metric
+from fedcore.coreset.metric import Euclidean, Metric, OuterProduct, residual_metric
 
 STATIC = "input"
 LAST_LAYER_INPUT = "last-layer-input"

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.medoids.metric import Euclidean, Metric, OuterProduct
+from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, space_of
 from fedcore.errors import BadData, BadOption
 from fedcore.task import Task
@@ -55,9 +55,9 @@ def select_coreset(
         selector has one, and the relative ``gradient_error`` of the weighted sum; NumPy arrays
         for NumPy arrays, otherwise tensors on the device of the gradients.
 
-    >>> found = select_coreset(np.array([[0.0], [1], [2], [10], [11]]), 2)
+    >>> found = select_coreset(np.array([[0.0], [1], [2], [10], [11], [12]]), 2)
     >>> found.indices.tolist(), found.weights.tolist()
-    ([1, 3], [3.0, 2.0])
+    ([1, 4], [3.0, 3.0])
     """
     space = _space(gradients)
     _check_budget(budget)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedcore.coreset.distances import blocks, distances, gradient_error
-from fedcore.coreset.medoids.metric import Metric
+from fedcore.coreset.metric import Metric
 from fedcore.types import Coreset
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedcore import plugins
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean, Metric
+from fedcore.coreset.metric import Euclidean, Metric
 from fedcore.coreset.proxies import NONE, STATIC, HeadGradients, space_of
 from fedcore.local.schedule import Samples
 from fedcore.seeding import stream

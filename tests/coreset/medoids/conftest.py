@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct, residual_metric
+from fedcore.coreset.metric import Euclidean, OuterProduct, residual_metric
 
 STAGES = {"early": (0.5, 0.7, 1.0), "middle": (4.0, 2.5, 1.5), "late": (11.0, 5.0, 1.5)}
 

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from fedcore.coreset.medoids.canonical import distinct
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 
 POINTS = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [3.0, 1.0], [-0.0, 0.0], [1.0, 2.0]])
 

@@ -4,9 +4,9 @@ import pytest
 from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.dense import distance_matrix, solve_exact
 from fedcore.coreset.medoids.geometry import rows_of
-from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.medoids.reference import exhaustive
 from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.metric import Euclidean
 
 POINTS = np.random.default_rng(0).normal(size=(130, 3)).astype(np.float32)
 

@@ -8,7 +8,7 @@ from fedcore.coreset.medoids.geometry import (
     rows_of,
     take_rows,
 )
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 RNG = np.random.default_rng(0)
 

@@ -4,8 +4,8 @@ from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.lists import EXTRAS, add_extras, reversed_lists
-from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.metric import Euclidean
 
 
 def lists_on_a_line(count=20, length=4):

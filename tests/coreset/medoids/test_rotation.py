@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
 from fedcore.coreset.medoids.rotation import SHORT, turned
 from fedcore.coreset.medoids.solve import solve
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 RNG = np.random.default_rng(0)
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct
 from fedcore.coreset.medoids.reference import exhaustive
 from fedcore.coreset.medoids.solve import solve
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 PATHS = ["exact", "sparse", "torch"]
 RNG = np.random.default_rng(0)

@@ -8,10 +8,10 @@ from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.dense import distance_matrix
 from fedcore.coreset.medoids.exact import assign_all, clusters_of, sweep
 from fedcore.coreset.medoids.geometry import rows_of
-from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.medoids.solution import Problem
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.medoids.sparse import list_length, solve_sparse
+from fedcore.coreset.metric import Euclidean
 
 
 def dense_swaps(points, medoids):

@@ -5,9 +5,9 @@ from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.dense import distance_matrix
 from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.medoids.solution import Problem
 from fedcore.coreset.medoids.state import new_state, settle
+from fedcore.coreset.metric import Euclidean
 
 COUNT = 50
 METRIC = Euclidean(np.random.default_rng(0).normal(size=(COUNT, 2)))

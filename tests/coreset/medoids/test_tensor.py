@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.medoids.tensor import OutOfTime, nearest_of, points_of
+from fedcore.coreset.metric import Euclidean
 
 WITHOUT_NUMBA = """
 import sys

@@ -4,8 +4,8 @@ import torch
 
 from fedcore.coreset.medoids import together
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.metric import Euclidean
 from fedcore.coreset.medoids.tensor import points_of
+from fedcore.coreset.metric import Euclidean
 
 POINTS = points_of(
     Euclidean(np.random.default_rng(0).normal(size=(300, 3))),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.selectors.kmedoids import select
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.medoids.metric import Euclidean
+from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.selectors.uniform import draw, select
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcore.coreset.medoids.metric import Metric
+from fedcore.coreset.metric import Metric
 from fedcore.seeding import stream
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.metric import Metric
+from fedcore.coreset.metric import Metric
 
 LEAF = 64  # points a leaf: four 512-bit vectors of float32
 HEAD = 32  # coordinates that are looked at first

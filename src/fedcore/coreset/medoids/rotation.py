@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from fedcore.coreset.medoids.metric import Euclidean, Metric
+from fedcore.coreset.metric import Euclidean, Metric
 
 SHORT = 40  # coordinates that are not worth turning
 SAMPLE = 2048

@@ -20,7 +20,7 @@ from torch import Tensor
 from fedcore.compiled import have_numba
 from fedcore.coreset.medoids.canonical import Distinct, distinct
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.metric import Array, Euclidean, Metric, OuterProduct
+from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct
 
 if TYPE_CHECKING:
     from fedcore.coreset.medoids.solution import Problem, Solution

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.metric import Metric
 from fedcore.coreset.medoids.solution import Solution
+from fedcore.coreset.metric import Metric
 
 CHUNK = 1 << 23  # distances computed at a time
 FEW = 1000  # points up to which all pairs are looked at

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.distances import blocks, distances
-from fedcore.coreset.medoids.metric import Metric
+from fedcore.coreset.metric import Metric
 from fedcore.coreset.weights import nearest_counts
 from fedcore.types import Coreset, Generator
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.coreset.medoids.metric import Euclidean, OuterProduct, as_rows, residual_metric
+from fedcore.coreset.metric import Euclidean, OuterProduct, as_rows, residual_metric
 
 RNG = np.random.default_rng(0)
 
