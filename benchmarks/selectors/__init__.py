@@ -1,0 +1,1 @@
+"""The ablation the paper does not have: selector x weighting x budget."""
