@@ -7,7 +7,8 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types tests paper-synthetic results clean
+.PHONY: help run test check fmt lint types tests paper-synthetic bench-coreset study \
+        study-moving results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,6 +43,15 @@ fmt: $(READY) ## format and sort imports
 
 paper-synthetic: $(READY) ## the Synthetic half of the paper's Table 2 (a quarter of an hour)
 	@$(BIN)/python -m benchmarks.paper.synthetic
+
+bench-coreset: $(READY) ## the k-medoids solver against the public one (ten minutes)
+	@$(BIN)/python -m benchmarks.coreset
+
+study: $(READY) ## selector x weighting x budget, on Synthetic and a CNN (ten minutes)
+	@$(BIN)/python -m benchmarks.selectors
+
+study-moving: $(READY) ## free gradients of the first epoch against an exact pass (minutes)
+	@$(BIN)/python -m benchmarks.selectors.moving
 
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables

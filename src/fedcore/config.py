@@ -59,6 +59,7 @@ SET_BY_BENCHMARK = (
     "model",
     "clients_per_round",
     "fedprox_mu",
+    "evaluate_samples",
 )
 
 
@@ -110,6 +111,13 @@ class Experiment:
     )
     threads: int = _option(
         0, "Threads that train clients side by side; 0 is one per core.", _TRAINING, at_least(0)
+    )
+
+    evaluate_samples: int = _option(
+        0,
+        "Samples a round is measured on, of training and of test data; 0: all.",
+        _TRAINING,
+        at_least(0),
     )
 
     clients_per_round: int = _option(10, "Clients K drawn for a round.", _FLEET, at_least(1))

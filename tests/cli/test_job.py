@@ -1,6 +1,7 @@
 import dataclasses
 
-from fedcore.cli.job import prepare, run_job, runs_of, strategy_name
+from fedcore.cli.grid import prepare, run_grid, runs_of, strategy_name
+from fedcore.cli.job import run_job
 from fedcore.config import Experiment
 
 SMALL = Experiment(
@@ -33,3 +34,11 @@ def test_without_a_folder_only_the_result_comes_back(capsys):
     content = run_job(dataclasses.replace(SMALL, seed=(0,)), None)
     assert [r["strategy"] for r in content["results"]] == ["fedavg", "fedcore"]
     assert "FedCore" in capsys.readouterr().out
+
+
+def test_rounds_are_told_as_they_end():
+    heard = []
+    one = dataclasses.replace(SMALL, seed=(0,), strategies=("fedcore",))
+    _, rows = run_grid(one, None, tell=lambda run, done: heard.append((run.strategy, done)))
+    assert heard == [("fedcore", 0), ("fedcore", 1), ("fedcore", 2)]
+    assert [row["round"] for row in rows] == [1, 2]

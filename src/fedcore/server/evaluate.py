@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fedcore.task import Task, sample_losses
-from fedcore.types import ClientData, Params
+from fedcore.types import ClientData, Generator, Params
 
 CHUNK = 4096  # samples a forward pass takes at a time: bounds memory, not results
 
@@ -31,6 +32,14 @@ def evaluate(task: Task, params: Params, data: ClientData) -> Score:
         loss += float(sample_losses(logits, y).double().sum())
         right += int((logits.argmax(dim=1) == y).sum())
     return Score(loss / len(data), right / len(data))
+
+
+def draw(data: ClientData, count: int, generator: Generator) -> ClientData:
+    """``count`` of the samples, drawn once, so that rounds and strategies are comparable."""
+    if count == 0 or count >= len(data):
+        return data
+    chosen = np.sort(generator.choice(len(data), size=count, replace=False))
+    return ClientData(*data.take(torch.from_numpy(chosen)))
 
 
 def pool(clients: Iterable[ClientData]) -> ClientData:

@@ -35,9 +35,9 @@ def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int)
     return federate(dataset, model)
 
 
-def federate(dataset: FederatedDataset, model: nn.Module) -> Federation:
+def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
-    task = Task(model)
+    task = Task(model, head)
     return Federation(dataset, task, natural_proxy(model), task.initial_params())
 
 

@@ -10,12 +10,21 @@ from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.local.choose import choose_executor
-from fedcore.server.evaluate import evaluate, pool
+from fedcore.seeding import stream
+from fedcore.server.evaluate import draw, evaluate, pool
 from fedcore.server.round import RoundSettings, run_round
 from fedcore.sim.cohort import draw_cohort
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import CapabilityLaw, Fleet, build_fleet
-from fedcore.types import ClientId, Params, RoundRecord, RunKey, Strategy, TrainingSettings
+from fedcore.types import (
+    ClientData,
+    ClientId,
+    Params,
+    RoundRecord,
+    RunKey,
+    Strategy,
+    TrainingSettings,
+)
 
 
 def simulate_rounds(
@@ -50,7 +59,7 @@ def simulate_rounds(
         run.seed,
         chain_first_round=experiment.first_round == "chained",
     )
-    train, test = pool(clients.values()), federation.dataset.test
+    train, test = _measured_on(federation, experiment)
     done, params = start if start is not None else (0, federation.initial)
     for number in range(done + 1, experiment.rounds + 1):
         began = time.perf_counter()
@@ -75,6 +84,18 @@ def simulate_rounds(
             wall_seconds=time.perf_counter() - began,
         )
         yield record, params
+
+
+def _measured_on(
+    federation: Federation, experiment: Experiment
+) -> tuple[ClientData, ClientData | None]:
+    """Training and test data that rounds are measured on: the same for all runs."""
+    count = experiment.evaluate_samples
+    train = draw(pool(federation.dataset.clients.values()), count, stream(0, "evaluate", "train"))
+    test = federation.dataset.test
+    if test is not None:
+        test = draw(test, count, stream(0, "evaluate", "test"))
+    return train, test
 
 
 def fleet_of(sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey) -> Fleet:

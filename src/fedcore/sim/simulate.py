@@ -24,6 +24,7 @@ def simulate(
     strategy: str | Strategy = "fedcore",
     stragglers: float = 30.0,
     seed: int = 0,
+    head: str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     **options: Any,
 ) -> History:
@@ -37,6 +38,7 @@ def simulate(
         strategy: a name ('fedcore list' shows them), a path to a .py file, or a ``Strategy``.
         stragglers: percentage of clients that miss the deadline.
         seed: of cohorts, speeds and shuffles.
+        head: name of the last linear layer, if it is not the last ``nn.Linear`` of the model.
         on_round: called with every round's record as it ends.
         **options: any option of ``fedcore compare``: rounds, epochs, learning_rate, ...
 
@@ -49,7 +51,7 @@ def simulate(
     held_out = _client_data("the test set", test) if test is not None else None
     dataset = FederatedDataset(dict(enumerate(data)), held_out, _count_classes(data, model))
     check_dataset(dataset)
-    federation = federate(dataset, model)
+    federation = federate(dataset, model, head)
     if isinstance(strategy, Strategy):
         name, method = "own", strategy
     else:
