@@ -8,12 +8,20 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 def test_the_ten_lines_run(capsys):
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+    assert len(blocks) == 2
+    exec(compile(blocks[0], "README.md", "exec"), {})
     accuracy, longest = capsys.readouterr().out.split()[:2]
     assert 0.25 < float(accuracy) <= 1
     assert float(longest) <= 1.0
+
+
+def test_the_coreset_example_runs(capsys):
+    exec(
+        compile(re.findall(r"```python\n(.*?)```", README, flags=re.S)[1], "README.md", "exec"), {}
+    )
+    first, second = capsys.readouterr().out.splitlines()
+    assert "5000.0" in first
+    assert second.startswith("300 ")
 
 
 def test_every_linked_file_exists():
