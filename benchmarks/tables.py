@@ -197,20 +197,22 @@ readings of N(1, 0.25): as a variance (0.5, our default) and as a standard devia
 
 ## Coresets: selectors, weightings, budgets
 
-`make study`: one client's local training on a coreset of a tenth and of three tenths of its samples,
-chosen at the parameters where it starts. Two stages of logistic regression on a Synthetic(1, 1) client
-of 2,103 samples (mean over 3 seeds; chosen by inputs), two stages of the CNN on 1,000 MNIST images of
-all digits (one seed; chosen by dL/dz). "Objective" is relative to k-medoids'; errors are
-||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, in proxy space and of the whole model, before and after the
-local epochs (with scaled weights); losses are those on all the client's samples afterwards.
+`make study`: one client's local training on a coreset of a tenth and of three tenths of its
+samples, chosen at the parameters where it starts. Two stages of logistic regression on a
+Synthetic(1, 1) client of 2,103 samples (mean over 3 seeds; chosen by inputs), two stages of the
+CNN on 1,000 MNIST images of all digits (one seed; chosen by dL/dz). "Objective" is relative to
+k-medoids'; errors are ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, in proxy space and of the whole
+model, before and after the local epochs (with scaled weights); losses are those on all the
+client's samples afterwards.
 
 {study.section()}
 
-What we take from it: k-medoids and its same-label form have the lowest objective and among the lowest
-losses everywhere; greedy CRAIG is as good and several times slower. Choosing by norm or loss alone
-(EL2N, top losses) does not represent the full set at all until late. GRAD-MATCH matches the sum with
-nine samples and then trains on those. *Scaled* weights do best early and no worse than a thousandth
-late; *normalised* and *proportional* lose most early. Hence the defaults: `kmedoids`, `scaled`.
+What we take from it: k-medoids and its same-label form have the lowest objective and among the
+lowest losses everywhere; greedy CRAIG is as good and several times slower. Choosing by norm or
+loss alone (EL2N, top losses) does not represent the full set at all until late. GRAD-MATCH
+matches the sum with nine samples and then trains on those. *Scaled* weights do best early and no
+worse than a thousandth late; *normalised* and *proportional* lose most early. Hence the defaults:
+`kmedoids`, `scaled`.
 
 The speed of the solver is in [../benchmarks/results/coreset.md](../benchmarks/results/coreset.md).
 """
