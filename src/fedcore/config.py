@@ -175,6 +175,12 @@ class Experiment:
     forward_price: float = _option(
         1 / 3, "FedCore: price of a forward pass, in trained samples.", _METHOD, at_least(0)
     )
+    gradients: str = _option(
+        "free",
+        "FedCore: gradients from the first epoch's own steps, or from a forward pass at its end.",
+        _METHOD,
+        one_of("free", "exact"),
+    )
     measure_full_gradient: bool = _option(
         False, "FedCore: also measure each coreset's error on the whole gradient (slow).", _METHOD
     )

@@ -57,6 +57,26 @@ def test_networks_below_one_pass(way, deadline, path, phases):
     assert plan.work(100) <= deadline
 
 
+def test_exact_gradients_cost_a_forward_pass_out_of_the_coresets_budget():
+    """c·τ = 190 on 100 samples: 90 left, less 34 for the pass: floor(56 / 9) = 6 instead of 10."""
+    strategy = build(proxy="logits", gradients="exact")
+    plan = strategy.plan(ClientProfile(100, 1.0), 190.0, 10)
+    assert [phase.forward_price for phase in plan.phases] == [None, 1 / 3, None]
+    assert plan.phases[2].coreset.budget == 6
+    assert plan.work(100) == 100 + 34 + 54
+
+
+def test_exact_gradients_are_not_paid_for_where_they_leave_no_coreset():
+    plan = build(proxy="logits", gradients="exact").plan(ClientProfile(100, 1.0), 120.0, 10)
+    assert [phase.forward_price for phase in plan.phases] == [None, None]
+    assert plan.phases[1].coreset.budget == 2
+
+
+def test_inputs_need_no_gradients_at_all():
+    plan = build(gradients="exact").plan(ClientProfile(100, 1.0), 190.0, 10)
+    assert len(plan.phases) == 2
+
+
 def test_the_authors_choice_is_to_skip_who_cannot_make_a_pass():
     plan = build(below_one_pass="sit-out").plan(ClientProfile(100, 1.0), 99.0, 10)
     assert plan.path is Path.SAT_OUT

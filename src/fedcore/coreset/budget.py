@@ -37,12 +37,16 @@ def one_pass_fits(client: ClientProfile, deadline: float) -> bool:
     return client.num_samples <= capacity(client, deadline)
 
 
-def coreset_budget(client: ClientProfile, deadline: float, epochs: int) -> int:
+def coreset_budget(
+    client: ClientProfile, deadline: float, epochs: int, forward_price: float = 0.0
+) -> int:
     """b^i = floor((c^i·τ - m^i) / (E - 1)), section 4.2; between 0 and m^i.
 
-    With E = 1 no epoch is left for a coreset, so the budget is 0.
+    With E = 1 no epoch is left for a coreset, so the budget is 0. A forward pass on everything
+    between the first epoch and the coreset's takes ceil(ρ·m^i) more, ρ its price.
     """
-    left = capacity(client, deadline) - client.num_samples
+    scan = math.ceil(forward_price * client.num_samples)
+    left = capacity(client, deadline) - client.num_samples - scan
     if epochs <= 1 or left <= 0:
         return 0
     return min(left // (epochs - 1), client.num_samples)

@@ -36,6 +36,7 @@ def build(
     weighting: str = Weighting.SCALED,
     below_one_pass: str = "auto",
     forward_price: float = 1 / 3,
+    gradients: str = "free",
     prox_mu: float = 0.0,
 ) -> Strategy:
     """Algorithm 1, lines 5 to 12.
@@ -50,6 +51,8 @@ def build(
             random subset, or nothing; ``auto`` is the first for proxy ``input``, else the
             second, and the third where even a forward pass leaves no time for a coreset.
         forward_price: what a forward pass costs, in trained samples.
+        gradients: ``free``, from the first epoch's own steps (section 4.3), or ``exact``, from a
+            forward pass at its end that is taken from the coreset's budget.
         prox_mu: FedProx's proximal term on top; 0 in the paper.
     """
     if below_one_pass not in BELOW_ONE_PASS:
@@ -65,8 +68,14 @@ def build(
             return LocalPlan((Phase(epochs),), Path.FULL, prox_mu)  # line 7
         if not one_pass_fits(client, deadline):
             return below(client, deadline, epochs)
-        budget = coreset_budget(client, deadline, epochs)
         first = Phase(1)  # line 9: on everything, and it yields the gradient distances
+        if gradients == "exact" and proxy != STATIC:
+            budget = coreset_budget(client, deadline, epochs, forward_price)
+            if budget > 0:  # pay for gradients at the parameters where the coreset is used
+                scan = Phase(1, forward_price=forward_price)
+                rest = Phase(epochs - 1, coreset(budget, proxy))
+                return LocalPlan((first, scan, rest), Path.CORESET, prox_mu)
+        budget = coreset_budget(client, deadline, epochs)
         if budget == 0:  # one pass fits, but not one sample in each epoch after it
             return LocalPlan((first,), Path.PARTIAL, prox_mu)
         rest = Phase(epochs - 1, coreset(budget, proxy))  # lines 10 and 11
