@@ -64,9 +64,10 @@ class Coresets:
         self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, *path: str | int
     ) -> Samples:
         data = self._clients[assignment.client_id]
+        space = self._space(data, spec, watched)
         candidates = Candidates(
-            self._space(data, spec, watched),
-            labels=data.labels,
+            space,
+            labels=data.labels.to(space.factors[0].device),
             losses=None if watched is None else watched.gradients.losses,
         )
         generator = stream(assignment.seed, *path)
