@@ -26,6 +26,7 @@ EXECUTORS = {
     "cnn": ["vectorised"],
     "char-lstm": ["vectorised"],
 }
+SEED = 2  # of the first model; with 1, a unit of the CNN comes within rounding of ReLU's kink
 SIZES = {"cnn": (3, 11, 20, 60), "char-lstm": (3, 11, 20, 60)}
 SMALL = Experiment(
     rounds=3, epochs=4, clients_per_round=4, learning_rate=0.1, batch_size=8, prox_mu=0.3
@@ -58,7 +59,7 @@ def federation_for(model):
 
     sizes = SIZES.get(model, (3, 17, 40, 90, 400))
     clients = {number: a_client(size, number) for number, size in enumerate(sizes)}
-    return federation_from_model(FederatedDataset(clients, a_client(30, 99), 3), model, 1)
+    return federation_from_model(FederatedDataset(clients, a_client(30, 99), 3), model, SEED)
 
 
 @functools.cache
@@ -97,15 +98,16 @@ def test_equal_for_every_way_below_one_pass(below, proxy):
     assert_same(answer, plain("logistic", "fedcore", **options))
 
 
-@pytest.mark.parametrize(("block", "threads"), [(1, 1), (1, 2), (2, 2), (3, 1)])
+@pytest.mark.parametrize("strategy", ["fedprox", "fedcore"])
+@pytest.mark.parametrize(("block", "threads"), [(1, 1), (1, 2), (2, 2), (4, 1)])
 @pytest.mark.parametrize("model", ["cnn", "char-lstm", "logistic"])
-def test_blocks_and_threads_change_nothing(model, block, threads, monkeypatch):
+def test_blocks_and_threads_change_nothing(model, block, threads, strategy, monkeypatch):
     def choose(_, task, clients, settings, **__):
         return VectorisedExecutor(task, clients, settings, block=block, threads=threads)
 
     monkeypatch.setattr(rounds, "choose_executor", choose)
-    answer = final(federation_for(model), "fedcore", "vectorised")
-    assert_same(answer, plain(model, "fedcore"))
+    answer = final(federation_for(model), strategy, "vectorised")
+    assert_same(answer, plain(model, strategy))
 
 
 @pytest.mark.parametrize("weighting", ["scaled", "normalised", "proportional"])

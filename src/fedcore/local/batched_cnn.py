@@ -10,7 +10,6 @@ needs no scattered additions:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
-from fedcore.local.affine import affine
+from fedcore.local.stacked import Stack, affine
 
 
 def patches(x: Tensor, size: int) -> Tensor:
@@ -59,13 +58,11 @@ class _Convolution(Function):
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Images [K, B, H, W, O] of images [K, B, H, W, C] and kernels [K, O, C, size, size]."""
-    result: Tensor = _Convolution.apply(x, weight, bias)
+    result: Tensor = _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return result
 
 
-def batched_cnn(
-    params: Mapping[str, Tensor], x: Tensor, probe: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+def batched_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The form of ``ImageClassifier`` for images [K, B, C, H, W]."""
     images = x.permute(0, 1, 3, 4, 2).contiguous()
     images = _pool(convolve(images, params["first.weight"], params["first.bias"]))
@@ -81,12 +78,10 @@ def _pool(images: Tensor) -> Tensor:
     clients, batch, height, width, maps = images.shape
     channels_last = images.view(clients * batch, height, width, maps).permute(0, 3, 1, 2)
     pooled = torch.relu(functional.max_pool2d(channels_last, 2)).permute(0, 2, 3, 1)
-    return pooled.unflatten(0, (clients, batch)).contiguous()
+    return pooled.reshape(clients, batch, *pooled.shape[1:]).contiguous()
 
 
-def single_cnn(
-    params: Mapping[str, Tensor], x: Tensor, probe: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+def single_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The same for one client, with the library's convolutions, channels last.
 
     Max-pools over images whose channels lie first are the slowest part of the plain module on

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import torch
 from torch import Tensor
 
-from fedcore.local.affine import affine
-
-Forward = Callable[[Mapping[str, Tensor], Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
+from fedcore.local.stacked import Form, Stack, affine
 
 
-def batched_linear(*, sigmoid: bool) -> Forward:
+def batched_linear(*, sigmoid: bool) -> Form:
     """The form of ``LinearClassifier``."""
 
-    def forward(
-        params: Mapping[str, Tensor], x: Tensor, probe: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
         inputs = x.flatten(2)
         scores = affine(inputs, params["linear.weight"], params["linear.bias"])
         scores = scores if probe is None else scores + probe

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
-from fedcore.local.affine import affine
 from fedcore.local.lstm_layer import lstm_layer
+from fedcore.local.stacked import Stack, affine
 from fedcore.models.char_lstm import LAYERS
 
 
-def batched_lstm(
-    params: Mapping[str, Tensor], x: Tensor, probe: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+def batched_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The form of ``CharacterLstm`` for windows [K, B, length]."""
     states = _embed(params["embedding.weight"], x.transpose(1, 2))
     for layer in range(LAYERS):
         # PyTorch's LSTM has two biases where one would do; both get the same gradient.
         bias = params[f"lstm.bias_ih_l{layer}"] + params[f"lstm.bias_hh_l{layer}"]
-        weights = (params[f"lstm.weight_{kind}_l{layer}"] for kind in ("ih", "hh"))
-        states = lstm_layer(states, *weights, bias)
+        to_input = params[f"lstm.weight_ih_l{layer}"]
+        states = lstm_layer(states, to_input, params[f"lstm.weight_hh_l{layer}"], bias)
     last = states[:, -1]  # [K, B, H]
     scores = affine(last, params["head.weight"], params["head.bias"])
     return scores if probe is None else scores + probe, last

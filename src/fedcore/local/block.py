@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.coreset.proxies import HeadGradients
@@ -123,7 +124,7 @@ class Block:
         pull = self._on_device(pulls) if pulls.any() else None
         return Tape(self._on_device(rows), self._on_device(coefficient), pull)
 
-    def _on_device(self, values: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+    def _on_device(self, values: NDArray[np.int64] | NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(values).to(self._pool.device)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedcore.coreset.proxies import HeadGradients
-from fedcore.local.forms import Form, Stack
+from fedcore.local.stacked import Form, Stack
 from fedcore.task import sample_losses
 
 

@@ -7,36 +7,17 @@ better code on CPUs than batches of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from fedcore.local.batched_cnn import batched_cnn, single_cnn
 from fedcore.local.batched_linear import batched_linear
 from fedcore.local.batched_lstm import batched_lstm
+from fedcore.local.stacked import Form, Stack
 from fedcore.models.char_lstm import CharacterLstm
 from fedcore.models.cnn import ImageClassifier
 from fedcore.models.logistic import LinearClassifier
 from fedcore.task import Task
-
-Stack = Mapping[str, Tensor]
-
-
-class Form(Protocol):
-    """A forward pass over clients.
-
-    Takes parameters [K, ...], inputs [K, B, ...] and, where the last layer is watched, zeros
-    [K, B, C] that are added to its output: their gradient is dL/da. Gives scores [K, B, C] and
-    what entered the last layer, z [K, B, d].
-    """
-
-    def __call__(
-        self, params: Stack, x: Tensor, probe: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Run the block forward."""
-        ...
 
 
 def form_of(task: Task) -> Form:

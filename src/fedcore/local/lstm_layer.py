@@ -83,5 +83,7 @@ def lstm_layer(x: Tensor, input_weight: Tensor, hidden_weight: Tensor, bias: Ten
         hidden_weight: [K, 4H, H].
         bias: [K, 4H].
     """
-    states: Tensor = _Layer.apply(x, input_weight, hidden_weight, bias)
+    states: Tensor = _Layer.apply(  # type: ignore[no-untyped-call]
+        x, input_weight, hidden_weight, bias
+    )
     return states

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.local.cohort_step import CohortBatch, CohortRule, cohort_step
-from fedcore.local.forms import Form
 from fedcore.local.pool import Pool
+from fedcore.local.stacked import Form
 from fedcore.types import Params
 
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from fedcore.local.block import Block, Effort
+from fedcore.local.captured import CapturedSteps
 from fedcore.local.coresets import Coresets
 from fedcore.local.forms import form_of
 from fedcore.local.pool import Pool
@@ -133,7 +134,8 @@ class VectorisedExecutor:
         if not hasattr(self._own, "tools"):
             task = copy.deepcopy(self._task)
             pool = Pool(self._device)
-            steps = EagerSteps(form_of(task), pool, self._settings.learning_rate)
+            kind = CapturedSteps if self._device.type == "cuda" else EagerSteps
+            steps = kind(form_of(task), pool, self._settings.learning_rate)
             self._own.tools = Setting(task, self._coresets, self._settings), pool, steps
         tools: tuple[Setting, Pool, Steps] = self._own.tools
         return tools

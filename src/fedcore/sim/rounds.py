@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.local.choose import choose_executor
+from fedcore.local.choose import choose_device, choose_executor
 from fedcore.server.evaluate import evaluate, pool
 from fedcore.server.round import RoundSettings, run_round
 from fedcore.sim.cohort import draw_cohort
@@ -41,8 +41,14 @@ def simulate_rounds(
     training = TrainingSettings(
         experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
     )
+    device = choose_device(experiment.device, experiment.executor)
     executor = choose_executor(
-        experiment.executor, federation.task, clients, training, threads=experiment.threads
+        experiment.executor,
+        federation.task,
+        clients,
+        training,
+        threads=experiment.threads,
+        device=device,
     )
     settings = RoundSettings(
         fleet.deadline,
@@ -50,8 +56,10 @@ def simulate_rounds(
         run.seed,
         chain_first_round=experiment.first_round == "chained",
     )
-    train, test = pool(clients.values()), federation.dataset.test
+    train = pool(clients.values()).to(device)
+    test = None if federation.dataset.test is None else federation.dataset.test.to(device)
     done, params = start if start is not None else (0, federation.initial)
+    params = {name: value.to(device) for name, value in params.items()}
     for number in range(done + 1, experiment.rounds + 1):
         began = time.perf_counter()
         drawn = draw_cohort(
@@ -59,7 +67,7 @@ def simulate_rounds(
         )
         cohort = {client: (fleet.profiles[client], copies) for client, copies in drawn.items()}
         outcome = run_round(number, params, cohort, strategy, executor, settings)
-        params = outcome.params
+        params = dict(outcome.params)
         trained = evaluate(federation.task, params, train)
         tested = evaluate(federation.task, params, test) if test is not None else None
         record = RoundRecord(
@@ -74,7 +82,7 @@ def simulate_rounds(
             test_accuracy=tested.accuracy if tested else None,
             wall_seconds=time.perf_counter() - began,
         )
-        yield record, params
+        yield record, {name: value.cpu() for name, value in params.items()}
 
 
 def fleet_of(sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey) -> Fleet:
