@@ -107,7 +107,13 @@ class Experiment:
         "auto",
         "How clients are trained: 'auto' takes the fastest that fits the model.",
         _TRAINING,
-        one_of("auto", "sequential", "compiled"),
+        one_of("auto", "sequential", "compiled", "vectorised"),
+    )
+    device: str = _option(
+        "auto",
+        "Where clients are trained and models evaluated: 'auto' is a GPU if there is one.",
+        _TRAINING,
+        one_of("auto", "cpu", "cuda"),
     )
     threads: int = _option(
         0, "Threads that train clients side by side; 0 is one per core.", _TRAINING, at_least(0)

@@ -56,11 +56,36 @@ class Task:
         with _watching(self._head) as passes:
             logits = self.logits(params, x)
         if len(passes) != 1:
-            raise BadOption(
-                f"the last linear layer ran {len(passes)} times for one batch, not once; "
-                "name another layer as head"
-            )
+            raise BadOption(_ran(len(passes)))
         return logits, passes[0]
+
+    def probed(self, params: Params, x: Tensor, probe: Tensor) -> tuple[Tensor, Tensor]:
+        """Class scores, and what entered the last linear layer; ``probe`` is added to its output.
+
+        With a probe of zeros nothing changes, and the gradient of a loss with respect to it is
+        dL/da. Unlike a look at the output itself, this holds under ``torch.func.vmap`` too.
+        """
+        if self._head is None:
+            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
+        inputs: list[Tensor] = []
+
+        def add(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
+            inputs.append(entered[0])
+            return output + probe
+
+        handle = self._head.register_forward_hook(add)
+        try:
+            logits = self.logits(params, x)
+        finally:
+            handle.remove()
+        if len(inputs) != 1:
+            raise BadOption(_ran(len(inputs)))
+        return logits, inputs[0]
+
+    @property
+    def head_width(self) -> int:
+        """How many numbers leave the last linear layer; 0 where there is none."""
+        return 0 if self._head is None else self._head.out_features
 
     @property
     def head_has_bias(self) -> bool:
@@ -104,6 +129,13 @@ def _watching(head: nn.Linear) -> Iterator[list[HeadPass]]:
         yield passes
     finally:
         handle.remove()
+
+
+def _ran(times: int) -> str:
+    return (
+        f"the last linear layer ran {times} times for one batch, not once; "
+        "name another layer as head"
+    )
 
 
 def _as_tensor(output: Any) -> Tensor:

@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import Generic, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
@@ -153,6 +154,13 @@ class ClientData:
         """Inputs and labels of some samples; a slice of samples without ``rows`` is a view."""
         chosen = index if self.rows is None else self.rows[index]
         return self.x[chosen], self.y[chosen]
+
+    def to(self, device: torch.device) -> ClientData:
+        """The same samples on another device; there, each is written out."""
+        if self.y.device == device:
+            return self
+        x, y = self.take(slice(None))
+        return ClientData(x.to(device), y.to(device))
 
 
 @dataclass(frozen=True, slots=True)

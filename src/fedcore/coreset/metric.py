@@ -69,6 +69,10 @@ class Euclidean:
         """Whether the second factor has a constant 1 appended: there is none."""
         return False
 
+    def cpu(self) -> Euclidean:
+        """Return the same space in main memory."""
+        return Euclidean(self.points.cpu())
+
     def take(self, indices: Tensor) -> Euclidean:
         """Return the space of some of the points, in the order of ``indices``."""
         return Euclidean(self.points[indices])
@@ -118,6 +122,10 @@ class OuterProduct:
     def bias(self) -> bool:
         """Whether the layer has a bias, that is, whether its inputs end in a constant 1."""
         return self._bias
+
+    def cpu(self) -> OuterProduct:
+        """Return the same space in main memory."""
+        return OuterProduct(self.residuals.cpu(), self.inputs.cpu(), self._bias)
 
     def take(self, indices: Tensor) -> OuterProduct:
         """Return the space of some of the samples, in the order of ``indices``."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcore import plugins
+from fedcore.compiled import have_numba
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric
@@ -64,10 +65,12 @@ class Coresets:
         self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, *path: str | int
     ) -> Samples:
         data = self._clients[assignment.client_id]
+        space = self._space(data, spec, watched)
+        labels = data.labels.to(space.factors[0].device)
         candidates = Candidates(
-            self._space(data, spec, watched),
-            labels=data.labels,
-            losses=None if watched is None else watched.gradients.losses,
+            space,
+            labels=labels,
+            losses=None if watched is None else watched.gradients.losses.to(labels.device),
         )
         generator = stream(assignment.seed, *path)
         coreset = build_coreset(candidates, spec.budget, spec.selector, generator)
@@ -84,7 +87,10 @@ class Coresets:
         if spec.proxy == STATIC:
             return Euclidean(data.take(slice(None))[0].flatten(1))
         assert watched is not None  # plans put such a coreset behind a pass over everything
-        return space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
+        space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
+        # The compiled solver beats tensor operations on a GPU at a client's size, and what has
+        # to travel is small: one residual per sample.
+        return space.cpu() if have_numba() else space
 
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:

@@ -25,6 +25,7 @@ from fedcore.types import (
     ClientId,
     LocalUpdate,
     Params,
+    Phase,
     TrainingSettings,
 )
 
@@ -58,11 +59,9 @@ class SequentialExecutor:
                 continue
             samples = self._coresets.for_phase(assignment, number, watched)
             if phase.coreset is not None:
-                update = self._measured(update, data, samples)
+                update = measured(self._task, update, data, samples, self._settings)
             tape = phase_schedule(assignment, number, samples, self._settings.batch_size)
-            following = phases[number + 1].coreset if number + 1 < len(phases) else None
-            watch = following is not None and not asks_nothing_of_the_model(following)
-            walk = self._walk_and_watch if watch else self._walk
+            walk = self._walk_and_watch if must_watch(phases, number) else self._walk
             trained, watched = walk(update.params, rule, data, tape)
             update = replace(update, params=trained)
         return update
@@ -77,18 +76,6 @@ class SequentialExecutor:
     def _watched(self, gradients: HeadGradients, params: Params) -> Watched:
         weight = self._task.head_weight(params).detach()
         return Watched(gradients, weight, self._task.head_has_bias)
-
-    def _measured(self, update: LocalUpdate, data: ClientData, samples: Samples) -> LocalUpdate:
-        """Note the size of a coreset and its ε; on the whole model only where asked for."""
-        full = None
-        if self._settings.measure_full_gradient:
-            full = full_gradient_error(self._task, update.params, data, samples)
-        return replace(
-            update,
-            coreset_size=len(samples.indices),
-            gradient_error=samples.gradient_error,
-            full_gradient_error=full,
-        )
 
     def _walk(
         self, params: Params, rule: StepRule, data: ClientData, tape: BatchSchedule
@@ -114,6 +101,31 @@ class SequentialExecutor:
         return params, self._watched(gradients, params)
 
 
+def measured(
+    task: Task,
+    update: LocalUpdate,
+    data: ClientData,
+    samples: Samples,
+    settings: TrainingSettings,
+) -> LocalUpdate:
+    """Note the size of a coreset and its ε; on the whole model only where asked for."""
+    full = None
+    if settings.measure_full_gradient:
+        full = full_gradient_error(task, update.params, data, samples)
+    return replace(
+        update,
+        coreset_size=len(samples.indices),
+        gradient_error=samples.gradient_error,
+        full_gradient_error=full,
+    )
+
+
+def must_watch(phases: Sequence[Phase], number: int) -> bool:
+    """Whether phase ``number`` has to yield gradients for the coreset of the one after it."""
+    following = phases[number + 1].coreset if number + 1 < len(phases) else None
+    return following is not None and not asks_nothing_of_the_model(following)
+
+
 def phase_schedule(
     assignment: Assignment, phase: int, samples: Samples, batch_size: int
 ) -> BatchSchedule:
@@ -128,4 +140,5 @@ def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, T
     real = tape.coefficient[number] > 0
     chosen = torch.from_numpy(tape.index[number][real])
     coefficient = torch.from_numpy(tape.coefficient[number][real])
-    return Batch(*data.take(chosen), coefficient), chosen
+    x, y = data.take(chosen)
+    return Batch(x, y, coefficient.to(x.device)), chosen

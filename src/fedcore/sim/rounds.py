@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.local.choose import choose_executor
+from fedcore.local.choose import choose_device, choose_executor
 from fedcore.seeding import stream
 from fedcore.server.evaluate import draw, evaluate, pool
 from fedcore.server.round import RoundSettings, run_round
@@ -50,8 +50,14 @@ def simulate_rounds(
     training = TrainingSettings(
         experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
     )
+    device = choose_device(experiment.device, experiment.executor)
     executor = choose_executor(
-        experiment.executor, federation.task, clients, training, threads=experiment.threads
+        experiment.executor,
+        federation.task,
+        clients,
+        training,
+        threads=experiment.threads,
+        device=device,
     )
     settings = RoundSettings(
         fleet.deadline,
@@ -60,7 +66,9 @@ def simulate_rounds(
         chain_first_round=experiment.first_round == "chained",
     )
     train, test = _measured_on(federation, experiment)
+    train, test = train.to(device), None if test is None else test.to(device)
     done, params = start if start is not None else (0, federation.initial)
+    params = {name: value.to(device) for name, value in params.items()}
     for number in range(done + 1, experiment.rounds + 1):
         began = time.perf_counter()
         drawn = draw_cohort(
@@ -68,7 +76,7 @@ def simulate_rounds(
         )
         cohort = {client: (fleet.profiles[client], copies) for client, copies in drawn.items()}
         outcome = run_round(number, params, cohort, strategy, executor, settings)
-        params = outcome.params
+        params = dict(outcome.params)
         trained = evaluate(federation.task, params, train)
         tested = evaluate(federation.task, params, test) if test is not None else None
         record = RoundRecord(
@@ -83,7 +91,7 @@ def simulate_rounds(
             test_accuracy=tested.accuracy if tested else None,
             wall_seconds=time.perf_counter() - began,
         )
-        yield record, params
+        yield record, {name: value.cpu() for name, value in params.items()}
 
 
 def _measured_on(

@@ -1,0 +1,60 @@
+"""A model's forward pass for a whole block of clients: scores [K, B, C] from stacked parameters.
+
+Models without a form of their own go through ``torch.func.vmap``. One client alone goes through
+the model itself, with parameters whose leading axis is dropped: matrix products of two axes have
+better code on CPUs than batches of one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedcore.local.batched_cnn import batched_cnn, single_cnn
+from fedcore.local.batched_linear import batched_linear
+from fedcore.local.batched_lstm import batched_lstm
+from fedcore.local.stacked import Form, Stack
+from fedcore.models.char_lstm import CharacterLstm
+from fedcore.models.cnn import ImageClassifier
+from fedcore.models.logistic import LinearClassifier
+from fedcore.task import Task
+
+
+def form_of(task: Task) -> Form:
+    """The fastest form that is known for a model."""
+    model = task.model
+    if isinstance(model, LinearClassifier):
+        return batched_linear(sigmoid=model.sigmoid)
+    if isinstance(model, CharacterLstm):
+        return _alone_or_together(by_module(task), batched_lstm)
+    if isinstance(model, ImageClassifier):
+        return _alone_or_together(single_cnn, batched_cnn)
+    return by_module(task)
+
+
+def by_module(task: Task) -> Form:
+    """The form of any model: its module under ``vmap``, or as it is for one client."""
+
+    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if len(x) > 1:
+            if probe is None:
+                return torch.vmap(task.logits)(dict(params), x), None
+            logits, inputs = torch.vmap(task.probed)(dict(params), x, probe)
+            return logits, inputs
+        own = {name: value.squeeze(0) for name, value in params.items()}
+        if probe is None:
+            return task.logits(own, x[0])[None], None
+        logits, inputs = task.probed(own, x[0], probe[0])
+        return logits[None], inputs[None]
+
+    return forward
+
+
+def _alone_or_together(alone: Form, together: Form) -> Form:
+    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        # Vendors' kernels for one model are near their limit on CPUs; on a GPU the batched
+        # form is the one that a graph can hold, whatever the number of clients.
+        form = alone if len(x) == 1 and x.device.type == "cpu" else together
+        return form(params, x, probe)
+
+    return forward

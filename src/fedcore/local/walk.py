@@ -1,0 +1,131 @@
+"""One client's way through its plan: which tape it is on, and what it has seen so far.
+
+The decisions are those of ``SequentialExecutor``; only who takes the steps differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedcore.coreset.collect import head_gradients
+from fedcore.coreset.proxies import HeadGradients
+from fedcore.local.coresets import Coresets, Watched
+from fedcore.local.schedule import BatchSchedule
+from fedcore.local.sequential import measured, must_watch, phase_schedule
+from fedcore.task import Task
+from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
+
+SCAN_CHUNK = 128  # samples of a forward-only pass at a time: it changes no result
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all clients of a block share."""
+
+    task: Task
+    coresets: Coresets
+    settings: TrainingSettings
+
+
+class Walk:
+    """A client between two steps."""
+
+    def __init__(self, assignment: Assignment, data: ClientData, first_row: int) -> None:
+        """Stand before the first phase.
+
+        Args:
+            assignment: the client's plan.
+            data: its samples, on the device that trains.
+            first_row: where its samples begin in the pool of the block.
+        """
+        self.assignment = assignment
+        self.first_row = first_row
+        self.watching = False
+        self._data = data
+        self._phase = -1
+        self._position = 0
+        self._tape = BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
+        self._watched: Watched | None = None
+        self._seen: list[HeadGradients] = []
+        self._order: list[Tensor] = []
+        self._update = LocalUpdate(assignment.client_id, {}, len(data))
+
+    @property
+    def remaining(self) -> int:
+        """Steps left on the present tape."""
+        return len(self._tape) - self._position
+
+    def next_steps(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Samples and coefficients [count, batch] of the steps to come, without moving on."""
+        part = slice(self._position, self._position + count)
+        return self._tape.index[part], self._tape.coefficient[part]
+
+    def move(self, count: int, seen: HeadGradients | None) -> None:
+        """Note that ``count`` steps were taken, and what they showed: rows [count · batch]."""
+        if self.watching and seen is not None:
+            index, coefficient = self.next_steps(count)
+            real = np.flatnonzero(coefficient.ravel() > 0)
+            rows = torch.from_numpy(real).to(seen.losses.device)
+            self._seen.append(
+                HeadGradients(seen.residuals[rows], seen.inputs[rows], seen.losses[rows])
+            )
+            self._order.append(torch.from_numpy(index.ravel()[real]))
+        self._position += count
+
+    def next_phase(self, params: Params, setting: Setting) -> bool:
+        """Go on to the next tape, if there is one; ``params`` are the client's own, now."""
+        phases = self.assignment.plan.phases
+        if self.watching:
+            gradients = HeadGradients.gather(self._seen, torch.cat(self._order))
+            self._watched = _watched(setting.task, gradients, params)
+            self._seen, self._order, self.watching = [], [], False
+        elif self._phase >= 0 and phases[self._phase].forward_price is None:
+            self._watched = None
+        self._phase += 1
+        while self._phase < len(phases) and phases[self._phase].forward_price is not None:
+            self._watched = self._scan(params, setting)
+            self._phase += 1
+        if self._phase >= len(phases):
+            return False
+        self._begin(params, setting)
+        return True
+
+    def update(self, params: Params) -> LocalUpdate:
+        """The client's answer."""
+        return replace(self._update, params=params)
+
+    def _begin(self, params: Params, setting: Setting) -> None:
+        number, phases = self._phase, self.assignment.plan.phases
+        samples = setting.coresets.for_phase(self.assignment, number, self._watched)
+        if phases[number].coreset is not None:
+            now = replace(self._update, params=params)
+            self._update = measured(setting.task, now, self._data, samples, setting.settings)
+        batch_size = setting.settings.batch_size
+        self._tape = phase_schedule(self.assignment, number, samples, batch_size)
+        self._position = 0
+        self.watching = must_watch(phases, number)
+
+    def _scan(self, params: Params, setting: Setting) -> Watched:
+        """A forward pass on everything (section 4.4 b); one client's samples fill a device."""
+        starts = range(0, len(self._data), SCAN_CHUNK)
+        batches = (self._data.take(slice(start, start + SCAN_CHUNK)) for start in starts)
+        return _watched(setting.task, head_gradients(setting.task, params, batches), params)
+
+
+def _watched(task: Task, gradients: HeadGradients, params: Params) -> Watched:
+    weight = task.head_weight(params).detach().clone()  # the parameters move on in place
+    return Watched(gradients, weight, task.head_has_bias)
+
+
+def steps_of(assignment: Assignment, num_samples: int, batch_size: int) -> int:
+    """About how many steps a plan takes: what clients are sorted by."""
+    total = 0
+    for phase in assignment.plan.phases:
+        size = num_samples if phase.coreset is None else min(phase.coreset.budget, num_samples)
+        total += 0 if phase.forward_price is not None else phase.epochs * -(-size // batch_size)
+    return total

@@ -1,0 +1,33 @@
+import torch
+
+from fedcore.local.pool import Pool
+from fedcore.types import ClientData
+
+
+def test_clients_lie_one_after_another(build_client):
+    pool = Pool(torch.device("cpu"))
+    clients = [build_client(5), build_client(7, seed=1)]
+    placed = pool.fill(clients)
+    assert [first for first, _ in placed] == [0, 5]
+    for (first, view), client in zip(placed, clients, strict=True):
+        assert torch.equal(view.x, client.x)
+        assert torch.equal(pool.y[first : first + len(client)], client.y)
+
+
+def test_rows_of_a_view_are_written_out():
+    text = torch.arange(6)
+    data = ClientData(text.unfold(0, 2, 1), torch.arange(5), torch.tensor([3, 0]))
+    pool = Pool(torch.device("cpu"))
+    pool.fill([data])
+    assert pool.x.tolist() == [[3, 4], [0, 1]]
+    assert pool.y.tolist() == [3, 0]
+
+
+def test_buffers_stay_while_they_are_large_enough(build_client):
+    pool = Pool(torch.device("cpu"))
+    pool.fill([build_client(9)])
+    address, generation = pool.x.data_ptr(), pool.generation
+    pool.fill([build_client(4), build_client(5)])
+    assert (pool.x.data_ptr(), pool.generation) == (address, generation)
+    pool.fill([build_client(10)])
+    assert pool.generation == generation + 1

@@ -1,0 +1,34 @@
+import torch
+from torch import nn
+
+from fedcore.local.trial import bytes_of_a_step
+from fedcore.task import Task
+from fedcore.types import ClientData
+
+CPU = torch.device("cpu")
+
+
+class Recurrent(nn.Module):
+    """nn.GRU has no rule for vmap."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.GRU(3, 4, batch_first=True)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.cells(x)[0][:, -1])
+
+
+def test_bytes_grow_with_the_batch(build_client):
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    small, large = (
+        bytes_of_a_step(task, build_client(20), size, clients=2, device=CPU) for size in (2, 20)
+    )
+    assert 3 * 4 * 26 < small < large
+
+
+def test_a_model_without_a_rule_can_be_trained_alone():
+    data = ClientData(torch.randn(6, 5, 3), torch.randint(2, (6,)))
+    assert bytes_of_a_step(Task(Recurrent()), data, 4, clients=2, device=CPU) is None
+    assert bytes_of_a_step(Task(Recurrent()), data, 4, clients=1, device=CPU) is not None
