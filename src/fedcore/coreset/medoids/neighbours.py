@@ -73,18 +73,17 @@ def _radii(rows: Rows, leaves: Leaves, middles: NDArray[np.int64], count: int) -
     return radius
 
 
-@compiled
-def _box_bounds(index: Index, queries: Floats, bounds: Floats) -> None:
-    """Set bounds[leaf] to the squared distances of 64 queries [d, 64] to the leaf's box."""
-    for leaf in range(bounds.shape[0]):
+@inlined
+def _box_bounds(index: Index, turned: Floats, leaf: int, bounds: Floats) -> None:
+    """Set ``bounds`` [64] to the squared distances of 64 queries [d, 64] to the leaf's box."""
+    for q in range(LEAF):
+        bounds[q] = 0.0
+    for t in range(index.low.shape[0]):
+        low, high = index.low[t, leaf], index.high[t, leaf]
         for q in range(LEAF):
-            bounds[leaf, q] = 0.0
-        for t in range(index.low.shape[0]):
-            low, high = index.low[t, leaf], index.high[t, leaf]
-            for q in range(LEAF):
-                value = queries[t, q]
-                gap = max(low - value, value - high, np.float32(0.0))
-                bounds[leaf, q] += gap * gap
+            gap = max(low - turned[t, q], turned[t, q] - high)
+            gap = max(gap, np.float32(0.0))
+            bounds[q] += gap * gap
 
 
 @compiled
@@ -101,19 +100,47 @@ def _ball_bounds(rows: Rows, point: int, index: Index, bounds: Floats, q: int) -
 
 
 @compiled
-def _bounds(rows: Rows, queries: NDArray[np.int64], index: Index) -> Floats:
-    """Return lower bounds [leaves, 64] on the squared distances of up to 64 queries."""
-    bounds = np.zeros((index.leaves.left.shape[0], LEAF), np.float32)
-    if index.low.shape[0] > 0:
-        turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
-        for q in range(len(queries)):
-            for t in range(rows.left.shape[1]):
-                turned[t, q] = rows.left[queries[q], t]
-        _box_bounds(index, turned, bounds)
-    else:
-        for q in range(len(queries)):
-            _ball_bounds(rows, queries[q], index, bounds, q)
-    return bounds
+def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
+    """For a group of queries and every leaf: a bound for all of them, and how near it is.
+
+    ``least`` is the squared distance between the queries' box and the leaf's, ``near`` the sum of
+    the distances of a few of them to the leaf's box, which is the better order to visit in.
+    """
+    for leaf in range(len(least)):
+        least[leaf] = 0.0
+        near[leaf] = 0.0
+    step = max(1, count // 8)
+    for t in range(index.low.shape[0]):
+        low, high = turned[t, 0], turned[t, 0]
+        for q in range(count):
+            low, high = min(low, turned[t, q]), max(high, turned[t, q])
+        for leaf in range(len(least)):
+            gap = max(index.low[t, leaf] - high, low - index.high[t, leaf])
+            gap = max(gap, np.float32(0.0))
+            least[leaf] += gap * gap
+        for q in range(0, count, step):
+            value = turned[t, q]
+            for leaf in range(len(least)):
+                gap = max(index.low[t, leaf] - value, value - index.high[t, leaf])
+                gap = max(gap, np.float32(0.0))
+                near[leaf] += gap * gap
+
+
+@compiled
+def _by_nearness(near: Floats) -> Ints:
+    """Return the leaves from near to far, roughly: sorted by exponent and four bits behind it."""
+    bits = near.view(np.uint32)
+    begins = np.zeros(4097, np.int32)
+    for leaf in range(len(near)):
+        begins[(bits[leaf] >> np.uint32(19)) + 1] += 1
+    for bucket in range(4096):
+        begins[bucket + 1] += begins[bucket]
+    order = np.empty(len(near), np.int32)
+    for leaf in range(len(near)):
+        bucket = bits[leaf] >> np.uint32(19)
+        order[begins[bucket]] = leaf
+        begins[bucket] += 1
+    return order
 
 
 @compiled
@@ -213,20 +240,45 @@ def search_run(
     room = 2 * wanted + 32
     keys = np.empty((count, room + LEAF), np.uint64)
     held = np.zeros(count, np.int64)
-    worst = np.empty(count, np.float32)  # squared distance that a point must not exceed
-    worst[:] = FAR
+    worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
+    worst[:count] = FAR
+    worst[count:] = -1.0  # nobody
     squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
     squared_bits, worst_bits = squared.view(np.uint32), worst.view(np.uint32)
-    bounds = _bounds(rows, queries, index)
-    nearness = np.zeros(bounds.shape[0], np.float32)
-    for leaf in range(bounds.shape[0]):
+    boxes, leaves = index.low.shape[0] > 0, index.leaves.left.shape[0]
+    least, near = np.zeros(leaves, np.float32), np.zeros(leaves, np.float32)
+    turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
+    balls = np.zeros((0 if boxes else leaves, LEAF), np.float32)
+    if boxes:
         for q in range(count):
-            nearness[leaf] += bounds[leaf, q]
-    for leaf in np.argsort(nearness):
+            for t in range(rows.left.shape[1]):
+                turned[t, q] = rows.left[queries[q], t]
+        _group_bounds(index, turned, count, least, near)
+    else:
         for q in range(count):
-            # Rounding may push a bound above the distance it bounds: allow for that.
-            if bounds[leaf, q] * np.float32(0.9999) > worst[q]:
-                continue
+            _ball_bounds(rows, queries[q], index, balls, q)
+            for leaf in range(leaves):
+                near[leaf] += balls[leaf, q]
+    bounds = np.empty(LEAF, np.float32)
+    visitors = np.empty(LEAF, np.int64)
+    for leaf in _by_nearness(near):
+        # Rounding may push a bound above the distance it bounds: allow for that.
+        largest_worst = worst[0]
+        for q in range(LEAF):
+            largest_worst = max(largest_worst, worst[q])
+        if least[leaf] * np.float32(0.9999) > largest_worst:
+            continue
+        if boxes:
+            _box_bounds(index, turned, leaf, bounds)
+        else:
+            bounds[:] = balls[leaf]
+        visiting = 0
+        for q in range(LEAF):
+            # Written always, kept by moving on, as in _collect.
+            visitors[visiting] = q
+            visiting += bounds[q] * np.float32(0.9999) <= worst[q]
+        for visitor in range(visiting):
+            q = visitors[visitor]
             if not squared_to_leaf(rows, queries[q], index.leaves, leaf, squared, rest, worst[q]):
                 continue
             held[q] = _collect(keys, q, held[q], squared_bits, index, leaf, worst_bits[q])
