@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.bounds import Ints
 from fedcore.coreset.medoids.geometry import Floats
-from fedcore.coreset.medoids.neighbours import Ints
 
 EXTRAS = 16  # room behind the exact part of a list
 
