@@ -36,15 +36,14 @@ def _distances(
         if not deadline.over():
             distance_rows(rows, leaves, begin, distances[begin : begin + 64])
 
-    if deadline.moment is not None:
-        fill(0)  # compiles, if it must, and touches new memory, as all others will
-        begun = time.monotonic()
-        fill(64 if count > 64 else 0)
-        if (time.monotonic() - begun) * count / 64 / threads > deadline.left():
-            return None
     if threads == 1:
+        begun = time.monotonic()
         for begin in range(0, count, 64):
             fill(begin)
+            spent = time.monotonic() - begun
+            # At an eighth it is known how long the rest takes.
+            if begin * 8 >= count and spent * (count - begin) / begin > deadline.left():
+                return None
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(fill, range(0, count, 64)))

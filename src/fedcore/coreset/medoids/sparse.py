@@ -147,7 +147,11 @@ def _thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) 
                     break
         if left <= k:
             return
-        if repairs.over() or not repairs.run():
+        if not repairs.over() and not repairs.run():
+            # No time to repair: go on with what lists know, and lose sight of some points.
+            target, limit = k, np.inf
+            continue
+        if repairs.over():
             # No time to do it one by one: drop what is cheapest now.
             cheapest = np.argsort(state.removal[: len(layout)], kind="stable")[: left - k]
             state.chosen[cheapest] = False

@@ -184,15 +184,15 @@ def solve_streamed(problem: Problem, deadline: Deadline) -> Solution:
 
 def _time_to_assign(rows: Rows, medoids: Indices, labels: Indices) -> float:
     """Estimate, from a few points, the seconds it takes to find everybody's medoids."""
-    leaves, out = leaves_of(take_rows(rows, medoids)), np.empty(len(medoids), np.float32)
+    leaves, state = leaves_of(take_rows(rows, medoids)), clusters_of(len(rows.left), medoids)
     served = labels[medoids] if len(labels) else labels
-    row_of(rows, 0, leaves, labels, served, out)  # compiles, if it must
-    sample = min(len(rows.left), 32)
-    begin = time.monotonic()
-    for point in range(sample):
-        row_of(rows, point, leaves, labels, served, out)
-    # Choosing the two nearest of the distances costs up to as much as computing them.
-    return 2.0 * (time.monotonic() - begin) * len(rows.left) / sample
+    seconds = 0.0
+    for sample in (1, min(len(rows.left), 128)):  # compiles, if it must; then measures
+        few = state._replace(near=state.near[:sample])
+        begin = time.monotonic()
+        assign_all(rows, leaves, labels, served, few, np.ones(sample, np.float32))
+        seconds = (time.monotonic() - begin) / sample
+    return 1.2 * seconds * len(rows.left)
 
 
 def _one(rows: Rows, leaves: Leaves, weights: Floats, deadline: Deadline) -> Solution:
