@@ -54,7 +54,7 @@ def test_without_a_deadline_lists_are_exact(late):
 
 def test_no_time_no_lists(late):
     layout = layout_of(problem(late(300), 60))
-    plan = plan_of(layout, layout.places(np.arange(60)), 20, 0.1, Deadline.after(1.3))
+    plan = plan_of(layout, layout.places(np.arange(60)), 20, 0.1, Deadline.after(0.01))
     assert plan.most == NONE
 
 

@@ -24,7 +24,7 @@ from fedcore.coreset.medoids.layout import (
     layout_of,
     nearest_among,
 )
-from fedcore.coreset.medoids.lists import Lists, Reverse, add_extras, reversed_lists
+from fedcore.coreset.medoids.lists import Lists, Reverse, add_extras, reversed_again, reversed_lists
 from fedcore.coreset.medoids.moves import drop, sweep
 from fedcore.coreset.medoids.solution import Problem, Solution
 from fedcore.coreset.medoids.state import State, new_state, settle
@@ -95,7 +95,16 @@ class Repairs:
     def __init__(self, layout: Layout, lists: Lists, state: State, plan: Plan) -> None:
         self._layout, self._lists, self._state, self._plan = layout, lists, state, plan
         self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
+        self._reverse: Reverse | None = None
         self.work = plan.work
+
+    def reverse(self) -> Reverse:
+        """Return who has each point in their list, as of the last repair."""
+        if self._reverse is None:
+            self._reverse = reversed_lists(self._lists)
+        else:
+            self._reverse = reversed_again(self._lists, self._reverse)
+        return self._reverse
 
     def over(self) -> bool:
         """Say whether there is no time left for a step that cannot be interrupted."""
@@ -139,7 +148,7 @@ def _thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) 
     while left > k:
         before = left
         if not repairs.over():
-            reverse = reversed_lists(lists)
+            reverse = repairs.reverse()
             while left > target and not repairs.over():
                 dropped = drop(lists, reverse, state, min(left - target, stride), limit)
                 left -= dropped
@@ -173,7 +182,7 @@ def _improve(lists: Lists, state: State, repairs: Repairs) -> tuple[int, bool]:
         if repaired and total > before * (1 - 5e-4):
             break
         before = total
-        reverse = reversed_lists(lists)
+        reverse = repairs.reverse()
         made, finished = _swap(lists, reverse, state, 1e-9 * total, repairs.work)
         swaps += made
         if not (finished and repaired):
