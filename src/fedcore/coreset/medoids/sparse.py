@@ -30,17 +30,21 @@ from fedcore.coreset.medoids.solution import Problem, Solution
 from fedcore.coreset.medoids.state import State, new_state, settle
 from fedcore.coreset.medoids.stream import solve_streamed
 
-LONGEST = 136  # the list where k = n / 40, the fewest medoids that lists serve
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
 POLISHED = 1200  # points up to which the last word is with all n² distances
+ENOUGH = 5e-4  # of the objective: what a turn must gain for another to follow
 STRIDE = 512  # candidates between two looks at the clock
 
 
 def list_length(count: int, k: int) -> int:
-    """Return K: the second medoid of a point is some 2 n / k neighbours away, or twice that."""
-    return min(-(-(3 * count // k + 17) // 8) * 8, LONGEST)
+    """Return K: the second medoid of a point is some 2 n / k neighbours away, or twice that.
+
+    Where k is small, lists that long cost more than the repairs that shorter ones need.
+    """
+    short = max(32, 3 * count // (2 * k) + 17)
+    return -(-min(3 * count // k + 17, short) // 8) * 8
 
 
 def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
@@ -179,7 +183,7 @@ def _improve(lists: Lists, state: State, repairs: Repairs) -> tuple[int, bool]:
             return swaps, False
         total = settle(lists, state)
         # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
-        if repaired and total > before * (1 - 5e-4):
+        if repaired and total > before * (1 - ENOUGH):
             break
         before = total
         reverse = repairs.reverse()
