@@ -34,6 +34,7 @@ ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
 POLISHED = 1200  # points up to which the last word is with all n² distances
+LEVELS = (8, 32, 128)  # every so manieth place is a candidate for points in a crowd
 ENOUGH = 5e-4  # of the objective: what a turn must gain for another to follow
 STRIDE = 512  # candidates between two looks at the clock
 
@@ -132,6 +133,18 @@ class Repairs:
         self._told = state.chosen.copy()
         return done
 
+    def look_further(self, every: int) -> bool:
+        """Give points that know too few medoids some candidates from beyond their lists.
+
+        Those are the nearest among every 16th place, say: a list of 24 does not reach out of a
+        crowd, and no swap would ever try what lies outside. False if there is no time.
+        """
+        poor = uncertified(self._lists, self._state)
+        if len(poor) * self._plan.repair > self.work.left():
+            return False
+        members = ~self._state.chosen & (np.arange(len(self._layout)) % every == 0)
+        return self._tell(poor, members, False)
+
     def _tell(self, who: NDArray[np.int64], members: NDArray[np.bool_], fresh: bool) -> bool:
         if not len(who) or not members.any():
             return True
@@ -177,8 +190,13 @@ def _thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) 
 def _improve(lists: Lists, state: State, repairs: Repairs) -> tuple[int, bool]:
     """Swap and repair in turns; returns the swaps, and whether the last turn ran to its end."""
     swaps, before = 0, np.inf
-    for _ in range(ROUNDS):
+    # Measured on 20 fresh pairs late in training, k/n = .2 and .5: 4e-4 and 3e-4 of the objective
+    # for a fifth to a quarter of the time. Where k is small, the time is missed more.
+    far = 10 * int(state.chosen.sum()) >= len(state.chosen)
+    for turn in range(ROUNDS):
         repaired = not repairs.over() and repairs.run()
+        if repaired and far and turn:
+            repaired = repairs.look_further(LEVELS[turn % len(LEVELS)])
         if repairs.over():
             return swaps, False
         total = settle(lists, state)
