@@ -135,11 +135,10 @@ class OuterProduct:
         """Return the distances [m] of paired samples, from differences, in float64."""
         left = _squared(self.residuals, first, second)
         right = _squared(self.inputs, first, second)
-        norm_left = self.residuals.double().square().sum(1)
-        norm_right = self.inputs.double().square().sum(1) + float(self._bias)
-        sum_left = (norm_left[first] + norm_left[second]) / 2
-        sum_right = (norm_right[first] + norm_right[second]) / 2
-        gaps = (norm_left[first] - norm_left[second]) * (norm_right[first] - norm_right[second])
+        norms_left = [_norms(self.residuals, which) for which in (first, second)]
+        norms_right = [_norms(self.inputs, which) + float(self._bias) for which in (first, second)]
+        sum_left, sum_right = sum(norms_left) / 2, sum(norms_right) / 2
+        gaps = (norms_left[0] - norms_left[1]) * (norms_right[0] - norms_right[1])
         squared = left * (sum_right - right / 4) + right * (sum_left - left / 4) + gaps / 2
         return squared.clamp(min=0).sqrt()
 
@@ -149,6 +148,10 @@ Metric: TypeAlias = Euclidean | OuterProduct
 
 def _squared(rows: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return (rows[first].double() - rows[second].double()).square().sum(dim=1)
+
+
+def _norms(rows: Tensor, which: Tensor) -> Tensor:
+    return rows[which].double().square().sum(dim=1)
 
 
 def residual_metric(residuals: Array, weight: Array) -> Euclidean:

@@ -8,9 +8,13 @@ from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.dense import distance_matrix
 from fedcore.coreset.medoids.exact import assign_all, clusters_of, sweep
 from fedcore.coreset.medoids.geometry import rows_of
+from fedcore.coreset.medoids.hurry import Plan
+from fedcore.coreset.medoids.layout import build_lists, layout_of
+from fedcore.coreset.medoids.neighbours import EVERY
 from fedcore.coreset.medoids.solution import Problem
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.medoids.sparse import list_length, solve_sparse
+from fedcore.coreset.medoids.sparse import Repairs, list_length, solve_sparse, uncertified
+from fedcore.coreset.medoids.state import new_state, settle
 from fedcore.coreset.metric import Euclidean
 
 
@@ -93,3 +97,22 @@ def test_a_warm_start_saves_swaps(late):
     warm = solve(moved, 300, path="sparse", start=cold.indices)
     assert warm.swaps < solve(moved, 300, path="sparse").swaps
     assert warm.objective <= 1.01 * solve(moved, 300, path="exact").objective
+
+
+def test_points_in_a_crowd_get_candidates_from_outside_their_lists(late):
+    metric = late(2000)
+    problem = Problem(
+        rows_of(metric), np.ones(2000, np.float32), 400, np.arange(400), False, None, 1
+    )
+    layout = layout_of(problem)
+    lists = build_lists(layout, 24, Deadline())
+    state = new_state(layout.places(problem.start), layout.weights, layout.far)
+    settle(lists, state)
+    poor = uncertified(lists, state)
+    repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))
+    assert repairs.look_further(8)
+    for point in poor:
+        extras = lists.points[point, lists.exact[point] : lists.size[point]]
+        assert (extras % 8 == 0).all()
+        assert not state.chosen[extras].any()
+    assert (lists.size[poor] > lists.exact[poor]).any()

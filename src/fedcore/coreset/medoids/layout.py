@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.coreset.medoids.bounds import Ints, index_of
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import Floats, Rows, take_rows
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Rows, take_rows
 from fedcore.coreset.medoids.lists import EXTRAS, Lists, fill_lists
-from fedcore.coreset.medoids.neighbours import Ints, index_of, nearest
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.neighbours import EVERY, nearest, nearest_in_own_leaf
+from fedcore.coreset.medoids.solution import Problem, Solution
 from fedcore.coreset.medoids.spatial import spatial_order
+
+ALWAYS = 20_000  # leaves of medoids that are looked at however little time is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,21 @@ class Layout:
         marked = np.zeros(len(self), np.bool_)
         marked[points] = True
         return marked[self.order]
+
+    def solution(
+        self,
+        chosen: NDArray[np.bool_],
+        near: Ints,
+        certified: float,
+        swaps: int,
+        path: str,
+        finished: bool,
+    ) -> Solution:
+        """Go back from places to points; ``near`` [n] is the place of each place's medoid."""
+        names = np.sort(self.order[chosen])
+        owner = np.empty(len(self), np.int64)
+        owner[self.order] = self.order[near]
+        return Solution(names, np.searchsorted(names, owner), certified, swaps, path, finished)
 
 
 def layout_of(problem: Problem) -> Layout:
@@ -65,8 +83,11 @@ def _largest_norm(rows: Rows) -> float:
     return float(np.sqrt((squared + np.einsum("ij,ij->i", rows.right, rows.right)).max()))
 
 
-def build_lists(layout: Layout, length: int, deadline: Deadline) -> Lists | None:
-    """Return every point's list of ``length`` entries, or None if the time ran out."""
+def build_lists(layout: Layout, length: int, deadline: Deadline, most: int = EVERY) -> Lists | None:
+    """Return every point's list of ``length`` entries, or None if the time ran out.
+
+    Lists that come of the ``most`` nearest leaves alone are complete up to a radius of 0.
+    """
     count, length = len(layout), min(length, len(layout))
     width = length + EXTRAS
     lists = Lists(
@@ -83,11 +104,20 @@ def build_lists(layout: Layout, length: int, deadline: Deadline) -> Lists | None
         for first in range(begin, end, 8192):
             queries = np.arange(first, min(first + 8192, end))
             found = nearest(
-                layout.rows, queries, index, length - 1, threads=layout.threads, deadline=deadline
+                layout.rows,
+                queries,
+                index,
+                length - 1,
+                threads=layout.threads,
+                deadline=deadline,
+                most=most,
             )
             if found is None:
                 return None
             fill_lists(lists, first, found[0], found[1], end - begin <= length, layout.far)
+    if most < EVERY:
+        lists.radius[:] = 0.0
+        lists.reach[:] = 0.0
     return lists
 
 
@@ -124,3 +154,47 @@ def nearest_among(
             return None
         points[low:high], distances[low:high] = found
     return points, distances
+
+
+def assign_places(
+    layout: Layout,
+    members: NDArray[np.bool_],
+    queries: NDArray[np.int64],
+    known: Ints,
+    deadline: Deadline,
+) -> tuple[Ints, bool]:
+    """Return the nearest of ``members`` to each query, and whether there was time to be sure.
+
+    ``known`` [m] are members that will do where time runs out, −1 where there is none: then it
+    is the best of 64 that stand about where the query does. Queries are places, ascending, and
+    every label that they have has a member.
+    """
+    nearest_members = known.copy()
+    indices = []
+    for begin, end in layout.segments:
+        low, high = np.searchsorted(queries, [begin, end])
+        inside = begin + np.flatnonzero(members[begin:end])
+        if low < high:
+            indices.append((low, high, index_of(layout.rows, inside)))
+    for low, high, index in indices:
+        lost = low + np.flatnonzero(known[low:high] < 0)
+        place = np.minimum(np.searchsorted(index.names, queries[lost]), len(index.names) - 1)
+        found = np.empty(len(lost), np.int32)
+        nearest_in_own_leaf(layout.rows, queries[lost], index, place // LEAF, found)
+        nearest_members[lost] = found
+    # So little work is done in any case: looking at the clock would cost as much.
+    small = sum((high - low) * len(index.leaves.left) for low, high, index in indices)
+    hurry = Deadline() if small <= ALWAYS else deadline
+    for low, high, index in indices:
+        last = 0
+        size = high - low if hurry.moment is None else 4 * LEAF * layout.threads
+        for first, last in hurry.pieces(high - low, size):
+            part = slice(low + first, low + last)
+            found_part = nearest(
+                layout.rows, queries[part], index, 1, threads=layout.threads, keep_own=True
+            )
+            assert found_part is not None  # there was no deadline
+            nearest_members[part] = found_part[0][:, 0]
+        if last < high - low:
+            return nearest_members, False
+    return nearest_members, True

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.bounds import Ints
 from fedcore.coreset.medoids.geometry import Floats
-from fedcore.coreset.medoids.neighbours import Ints
 
 EXTRAS = 16  # room behind the exact part of a list
 
@@ -31,11 +31,17 @@ class Lists(NamedTuple):
 
 
 class Reverse(NamedTuple):
-    """For each point, those that have it in their list: points[offsets[i] : offsets[i + 1]]."""
+    """For each point, those that have it in their list: points[offsets[i] : offsets[i + 1]].
+
+    The exact parts of lists never change, extras do at every repair: each has a table of its own.
+    """
 
     offsets: NDArray[np.int64]  # [n + 1]
     points: Ints
     distances: Floats
+    extra_offsets: NDArray[np.int64]  # [n + 1]
+    extra_points: Ints
+    extra_distances: Floats
 
 
 @compiled
@@ -118,12 +124,12 @@ def _insert(lists: Lists, point: int, size: int, name: int, distance: float) -> 
 
 
 @compiled
-def reversed_lists(lists: Lists) -> Reverse:
-    """Return who has each point in their list."""
+def _reversed(lists: Lists, begins: Ints, ends: Ints) -> tuple[NDArray[np.int64], Ints, Floats]:
+    """Return who has each point between places begins[j] and ends[j] of its list."""
     count = len(lists.size)
     offsets = np.zeros(count + 1, np.int64)
     for point in range(count):
-        for position in range(lists.size[point]):
+        for position in range(begins[point], ends[point]):
             offsets[lists.points[point, position] + 1] += 1
     for point in range(count):
         offsets[point + 1] += offsets[point]
@@ -131,9 +137,20 @@ def reversed_lists(lists: Lists) -> Reverse:
     distances = np.empty(offsets[count], np.float32)
     free = offsets[:count].copy()
     for point in range(count):
-        for position in range(lists.size[point]):
+        for position in range(begins[point], ends[point]):
             other = lists.points[point, position]
             points[free[other]] = point
             distances[free[other]] = lists.distances[point, position]
             free[other] += 1
-    return Reverse(offsets, points, distances)
+    return offsets, points, distances
+
+
+def reversed_lists(lists: Lists) -> Reverse:
+    """Return who has each point in their list."""
+    exact = _reversed(lists, np.zeros_like(lists.exact), lists.exact)
+    return Reverse(*exact, *_reversed(lists, lists.exact, lists.size))
+
+
+def reversed_again(lists: Lists, reverse: Reverse) -> Reverse:
+    """Return ``reverse`` after a repair, which has changed nothing but extras."""
+    return Reverse(*reverse[:3], *_reversed(lists, lists.exact, lists.size))

@@ -28,20 +28,24 @@ def _wake(lists: Lists, state: State, point: int, reach: float) -> None:
 def _leave(lists: Lists, reverse: Reverse, state: State, medoid: int) -> None:
     """Make ``medoid`` an ordinary point: whoever it served looks for another."""
     state.chosen[medoid] = False
-    for entry in range(reverse.offsets[medoid], reverse.offsets[medoid + 1]):
-        point = reverse.points[entry]
-        near = state.near[point]
-        if near != medoid and state.second[point] != medoid:
-            continue
-        if near != medoid:
-            charge(state, point, -1.0)
-        locate(lists, state, point)
-        charge(state, point, 1.0)
-        _wake(lists, state, point, state.second_distance[point])
-        if near != medoid:
-            replay(state, near)
-        if state.near[point] >= 0 and state.near[point] != near:
-            replay(state, state.near[point])
+    offsets, points = reverse.offsets, reverse.points
+    for part in range(2):
+        if part == 1:
+            offsets, points = reverse.extra_offsets, reverse.extra_points
+        for entry in range(offsets[medoid], offsets[medoid + 1]):
+            point = points[entry]
+            near = state.near[point]
+            if near != medoid and state.second[point] != medoid:
+                continue
+            if near != medoid:
+                charge(state, point, -1.0)
+            locate(lists, state, point)
+            charge(state, point, 1.0)
+            _wake(lists, state, point, state.second_distance[point])
+            if near != medoid:
+                replay(state, near)
+            if state.near[point] >= 0 and state.near[point] != near:
+                replay(state, state.near[point])
     state.removal[medoid] = NEVER
     replay(state, medoid)
 
@@ -51,23 +55,28 @@ def _enter(lists: Lists, reverse: Reverse, state: State, candidate: int) -> None
     """Make ``candidate`` a medoid: whoever has it near enough is served by it."""
     state.chosen[candidate] = True
     state.removal[candidate] = 0.0
-    for entry in range(reverse.offsets[candidate], reverse.offsets[candidate + 1]):
-        point, distance = reverse.points[entry], reverse.distances[entry]
-        reach = state.second_distance[point]
-        if distance >= reach and point != candidate:
-            continue
-        near = state.near[point]
-        charge(state, point, -1.0)
-        if distance < state.near_distance[point] or point == candidate:
-            state.second[point] = near
-            state.second_distance[point] = state.near_distance[point]
-            state.near[point], state.near_distance[point] = candidate, distance
-        else:
-            state.second[point], state.second_distance[point] = candidate, distance
-        charge(state, point, 1.0)
-        _wake(lists, state, point, reach)
-        if near >= 0:
-            replay(state, near)
+    offsets, points, distances = reverse.offsets, reverse.points, reverse.distances
+    for part in range(2):
+        if part == 1:
+            offsets, points = reverse.extra_offsets, reverse.extra_points
+            distances = reverse.extra_distances
+        for entry in range(offsets[candidate], offsets[candidate + 1]):
+            point, distance = points[entry], distances[entry]
+            reach = state.second_distance[point]
+            if distance >= reach and point != candidate:
+                continue
+            near = state.near[point]
+            charge(state, point, -1.0)
+            if distance < state.near_distance[point] or point == candidate:
+                state.second[point] = near
+                state.second_distance[point] = state.near_distance[point]
+                state.near[point], state.near_distance[point] = candidate, distance
+            else:
+                state.second[point], state.second_distance[point] = candidate, distance
+            charge(state, point, 1.0)
+            _wake(lists, state, point, reach)
+            if near >= 0:
+                replay(state, near)
     replay(state, candidate)
 
 
@@ -93,25 +102,31 @@ def _best_swap(reverse: Reverse, state: State, candidate: int) -> tuple[int, flo
     """Return the medoid that ``candidate`` should replace, and the change of the objective."""
     shared = 0.0
     count = 0
-    for entry in range(reverse.offsets[candidate], reverse.offsets[candidate + 1]):
-        point = reverse.points[entry]
-        distance = np.float64(reverse.distances[entry])
-        second = np.float64(state.second_distance[point])
-        if distance >= second:
-            continue
-        near_distance = np.float64(state.near_distance[point])
-        weight = np.float64(state.weights[point])
-        if distance < near_distance:
-            shared += weight * (distance - near_distance)
-            saved = weight * (near_distance - second)
-        else:
-            saved = weight * (distance - second)
-        near = state.near[point]
-        if near >= 0 and saved < 0.0:
-            if state.gain[near] == 0.0:
-                state.touched[count] = near
-                count += 1
-            state.gain[near] += saved
+    offsets, points, distances = reverse.offsets, reverse.points, reverse.distances
+    # Not a function called twice: handing over the state costs as much as such a loop.
+    for part in range(2):
+        if part == 1:
+            offsets, points = reverse.extra_offsets, reverse.extra_points
+            distances = reverse.extra_distances
+        for entry in range(offsets[candidate], offsets[candidate + 1]):
+            point = points[entry]
+            distance = np.float64(distances[entry])
+            second = np.float64(state.second_distance[point])
+            if distance >= second:
+                continue
+            near_distance = np.float64(state.near_distance[point])
+            weight = np.float64(state.weights[point])
+            if distance < near_distance:
+                shared += weight * (distance - near_distance)
+                saved = weight * (near_distance - second)
+            else:
+                saved = weight * (distance - second)
+            near = state.near[point]
+            if near >= 0 and saved < 0.0:
+                if state.gain[near] == 0.0:
+                    state.touched[count] = near
+                    count += 1
+                state.gain[near] += saved
     best = state.tree[1]
     change = state.removal[best]
     for position in range(count):

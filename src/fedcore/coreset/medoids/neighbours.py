@@ -11,109 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.bounds import Index, Ints, bounds_of, by_nearness, group_of
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import (
-    FAR,
-    LEAF,
-    Floats,
-    Leaves,
-    Rows,
-    leaves_of,
-    squared_to_leaf,
-    take_rows,
-)
+from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Rows, squared_to_leaf
 
-Ints = NDArray[np.int32]
+EVERY = 1 << 30  # as many leaves as there are
+
 Keys = NDArray[np.uint64]
-
-
-class Index(NamedTuple):
-    """Points to search among, in spatial order, with what bounds need."""
-
-    leaves: Leaves
-    names: Ints  # [m] what each point is called in answers
-    low: Floats  # [d, leaves] boxes; no rows where bounds are balls
-    high: Floats  # [d, leaves]
-    centres: Leaves  # each leaf's middle point; no leaves where bounds are boxes
-    radius: Floats  # [leaves]
-
-
-def index_of(rows: Rows, names: NDArray[np.integer]) -> Index:
-    """Prepare the points called ``names`` (positions in ``rows``, ascending) to be searched."""
-    chosen = take_rows(rows, names)
-    leaves = leaves_of(chosen)
-    count = len(chosen.left)
-    starts = np.arange(0, count, LEAF)
-    low = high = np.zeros((0, len(starts)), np.float32)
-    centres, radius = leaves_of(take_rows(rows, names[:0])), np.zeros(0, np.float32)
-    if not len(rows.norm_left):
-        low = np.ascontiguousarray(np.minimum.reduceat(chosen.left, starts, axis=0).T)
-        high = np.ascontiguousarray(np.maximum.reduceat(chosen.left, starts, axis=0).T)
-    else:
-        middles = np.minimum(starts + LEAF // 2, count - 1)
-        centres = leaves_of(take_rows(chosen, middles))
-        radius = _radii(chosen, leaves, middles, count)
-    return Index(leaves, names.astype(np.int32), low, high, centres, radius)
-
-
-@compiled
-def _radii(rows: Rows, leaves: Leaves, middles: NDArray[np.int64], count: int) -> Floats:
-    radius = np.zeros(len(middles), np.float32)
-    squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
-    for leaf in range(len(middles)):
-        squared_to_leaf(rows, middles[leaf], leaves, leaf, squared, rest, FAR)
-        for j in range(min(LEAF, count - leaf * LEAF)):
-            radius[leaf] = max(radius[leaf], np.sqrt(squared[j]))
-    return radius
-
-
-@compiled
-def _box_bounds(index: Index, queries: Floats, bounds: Floats) -> None:
-    """Set bounds[leaf] to the squared distances of 64 queries [d, 64] to the leaf's box."""
-    for leaf in range(bounds.shape[0]):
-        for q in range(LEAF):
-            bounds[leaf, q] = 0.0
-        for t in range(index.low.shape[0]):
-            low, high = index.low[t, leaf], index.high[t, leaf]
-            for q in range(LEAF):
-                value = queries[t, q]
-                gap = max(low - value, value - high, np.float32(0.0))
-                bounds[leaf, q] += gap * gap
-
-
-@compiled
-def _ball_bounds(rows: Rows, point: int, index: Index, bounds: Floats, q: int) -> None:
-    """Set bounds[:, q] to no more than the squared distances of ``point`` to each leaf."""
-    squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
-    for group in range(index.centres.left.shape[0]):
-        squared_to_leaf(rows, point, index.centres, group, squared, rest, FAR)
-        begin = group * LEAF
-        for j in range(min(LEAF, bounds.shape[0] - begin)):
-            gap = np.sqrt(squared[j]) * np.float32(0.9999) - index.radius[begin + j]
-            gap = max(gap, np.float32(0.0))
-            bounds[begin + j, q] = gap * gap
-
-
-@compiled
-def _bounds(rows: Rows, queries: NDArray[np.int64], index: Index) -> Floats:
-    """Return lower bounds [leaves, 64] on the squared distances of up to 64 queries."""
-    bounds = np.zeros((index.leaves.left.shape[0], LEAF), np.float32)
-    if index.low.shape[0] > 0:
-        turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
-        for q in range(len(queries)):
-            for t in range(rows.left.shape[1]):
-                turned[t, q] = rows.left[queries[q], t]
-        _box_bounds(index, turned, bounds)
-    else:
-        for q in range(len(queries)):
-            _ball_bounds(rows, queries[q], index, bounds, q)
-    return bounds
 
 
 @compiled
@@ -206,27 +115,44 @@ def search_run(
     points: Ints,
     distances: Floats,
     keep_own: bool,
+    most: int,
 ) -> None:
-    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``index`` to m <= 64 queries."""
+    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``index`` to m <= 64 queries.
+
+    Only the ``most`` leaves that lie nearest to the queries are looked at.
+    """
     count, k = points.shape
     wanted = k if keep_own else k + 1  # the query itself may be among them
     room = 2 * wanted + 32
     keys = np.empty((count, room + LEAF), np.uint64)
     held = np.zeros(count, np.int64)
-    worst = np.empty(count, np.float32)  # squared distance that a point must not exceed
-    worst[:] = FAR
+    worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
+    worst[:count] = FAR
+    worst[count:] = -1.0  # nobody
     squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
     squared_bits, worst_bits = squared.view(np.uint32), worst.view(np.uint32)
-    bounds = _bounds(rows, queries, index)
-    nearness = np.zeros(bounds.shape[0], np.float32)
-    for leaf in range(bounds.shape[0]):
-        for q in range(count):
-            nearness[leaf] += bounds[leaf, q]
-    for leaf in np.argsort(nearness):
-        for q in range(count):
-            # Rounding may push a bound above the distance it bounds: allow for that.
-            if bounds[leaf, q] * np.float32(0.9999) > worst[q]:
-                continue
+    group = group_of(rows, queries, index)
+    bounds = np.empty(LEAF, np.float32)
+    visitors = np.empty(LEAF, np.int64)
+    looked_at = 0
+    for leaf in by_nearness(group.near):
+        # Rounding may push a bound above the distance it bounds: allow for that.
+        furthest = worst[0]
+        for q in range(LEAF):
+            furthest = max(furthest, worst[q])
+        if group.least[leaf] * np.float32(0.9999) > furthest:
+            continue
+        looked_at += 1
+        if looked_at > most:
+            break
+        bounds_of(index, group, leaf, bounds)
+        visiting = 0
+        for q in range(LEAF):
+            # Written always, kept by moving on, as in _collect.
+            visitors[visiting] = q
+            visiting += bounds[q] * np.float32(0.9999) <= worst[q]
+        for visitor in range(visiting):
+            q = visitors[visitor]
             if not squared_to_leaf(rows, queries[q], index.leaves, leaf, squared, rest, worst[q]):
                 continue
             held[q] = _collect(keys, q, held[q], squared_bits, index, leaf, worst_bits[q])
@@ -242,6 +168,25 @@ def search_run(
         _write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)
 
 
+@compiled
+def nearest_in_own_leaf(
+    rows: Rows, queries: NDArray[np.int64], index: Index, own: NDArray[np.int64], found: Ints
+) -> None:
+    """Set ``found`` [m] to the nearest point of *one* leaf of the index, own[i] for query i.
+
+    What there is always time for: a query costs 64 distances.
+    """
+    squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
+    for i in range(len(queries)):
+        squared_to_leaf(rows, queries[i], index.leaves, own[i], squared, rest, FAR)
+        begin = own[i] * LEAF
+        best = 0
+        for j in range(1, min(LEAF, len(index.names) - begin)):
+            if squared[j] < squared[best]:
+                best = j
+        found[i] = index.names[begin + best]
+
+
 def nearest(
     rows: Rows,
     queries: NDArray[np.int64],
@@ -251,19 +196,21 @@ def nearest(
     threads: int = 1,
     deadline: Deadline | None = None,
     keep_own: bool = False,
+    most: int = EVERY,
 ) -> tuple[Ints, Floats] | None:
     """Return each query's k nearest points of ``index``, [m, k] names and distances, sorted.
 
     Queries are positions in ``rows``, best given in spatial order. A query is its own neighbour
     only with ``keep_own``. Where there are fewer than k points, −1 is filled in. None if the
-    time ran out.
+    time ran out. With a limit of leaves, ``most``, points found are near but not always the
+    nearest.
     """
     points = np.empty((len(queries), k), np.int32)
     distances = np.empty((len(queries), k), np.float32)
 
     def run(begin: int) -> None:
         part = slice(begin, begin + LEAF)
-        search_run(rows, queries[part], index, points[part], distances[part], keep_own)
+        search_run(rows, queries[part], index, points[part], distances[part], keep_own, most)
 
     begins = range(0, len(queries), LEAF)
     if threads > 1:

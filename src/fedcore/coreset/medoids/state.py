@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.bounds import Ints
 from fedcore.coreset.medoids.geometry import Floats
 from fedcore.coreset.medoids.lists import Lists
-from fedcore.coreset.medoids.neighbours import Ints
 
 NEVER = 1e300  # the removal cost of what is not a medoid
 
