@@ -1,9 +1,11 @@
-"""MNIST and Shakespeare as in the paper's Table 2, with torch and NumPy alone.
+"""MNIST and Shakespeare as in the paper's Table 2, reduced, with torch and NumPy alone.
 
-    python -m benchmarks.paper.neural --benchmark mnist --data-dir DIR --out OUT [--set rounds=30]
+    python -m benchmarks.paper.neural mnist --data-dir DIR [--device cuda] [--runs DIR]
 
 Meant for an accelerator machine that can install nothing; everywhere else ``fedcore compare`` does
-the same with tables and pictures. Writes rounds.jsonl and summary.json as that does.
+the same with tables and pictures. Every job is a folder as that command writes it, goes on where it
+was interrupted, and is not run again once it is done. The results go to
+``benchmarks/results/NAME.json``.
 """
 
 from __future__ import annotations
@@ -15,52 +17,116 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "src"))
 
-from fedcore.cli.grid import run_grid
-from fedcore.config import resolve
-from fedcore.data import _benchmark
-from fedcore.types import RunKey
+from benchmarks.paper.synthetic import KEPT  # noqa: E402
+from fedcore.cli.grid import run_grid  # noqa: E402
+from fedcore.config import resolve  # noqa: E402
+from fedcore.data import _benchmark  # noqa: E402
+from fedcore.types import RunKey  # noqa: E402
+
+_MNIST = {"benchmark": "mnist", "rounds": 30, "evaluate_samples": 10000}
+_CORE = {"strategies": "fedcore", "stragglers": 30}
+_SHAKESPEARE = {
+    "benchmark": "shakespeare",
+    "rounds": 20,
+    "epochs": 2,
+    "selection": "uniform",
+    "evaluate_samples": 10000,
+    "stragglers": 30,
+}
+JOBS: dict[str, dict[str, dict[str, Any]]] = {
+    "mnist": {
+        "core": {**_MNIST, **_CORE},
+        "random": {**_MNIST, **_CORE, "below_one_pass": "random"},
+        "others": {**_MNIST, "stragglers": 30, "strategies": "fedavg-ds,fedprox"},
+        "static": {**_MNIST, **_CORE, "below_one_pass": "static-coreset"},
+        "normalised": {
+            **_MNIST,
+            **_CORE,
+            "below_one_pass": "random",
+            "weighting": "normalised",
+        },
+        "proportional": {
+            **_MNIST,
+            **_CORE,
+            "below_one_pass": "random",
+            "weighting": "proportional",
+        },
+        "exact": {**_MNIST, **_CORE, "below_one_pass": "random", "gradients": "exact"},
+        "ten": {**_MNIST, "stragglers": 10, "strategies": "fedavg-ds,fedprox,fedcore"},
+        "avg": {**_MNIST, "stragglers": 30, "strategies": "fedavg"},
+    },
+    "shakespeare": {
+        "core": {**_SHAKESPEARE, "strategies": "fedcore"},
+        "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
+        "skipped": {**_SHAKESPEARE, "strategies": "fedcore", "below_one_pass": "sit-out"},
+        "others": {**_SHAKESPEARE, "strategies": "fedprox,fedavg-ds"},
+        "random": {**_SHAKESPEARE, "strategies": "fedcore", "below_one_pass": "random"},
+    },
+}
 
 
-def value_of(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def run(job: str, options: dict[str, Any], out: Path) -> list[dict[str, Any]]:
+    """One job, or what is left of it."""
+    experiment = resolve(
+        options, lambda name, preset: _benchmark.find(name).hyperparameters(preset)
+    )
+    began = time.perf_counter()
+
+    def tell(key: RunKey, done: int) -> None:
+        if done % 10 == 0 or done == experiment.rounds:
+            elapsed = time.perf_counter() - began
+            print(f"{elapsed:7.1f} s {job}: {key.strategy}, round {done}", flush=True)
+
+    content, rows = run_grid(experiment, out, resume=(out / "experiment.json").exists(), tell=tell)
+    results = []
+    for result in content["results"]:
+        own = [row for row in rows if row["strategy"] == result["strategy"]]
+        results.append(
+            {
+                **{name: result[name] for name in KEPT},
+                "wall_seconds": result["wall_seconds"],
+                "paths": paths_of(own),
+            }
+        )
+        print(job, json.dumps(results[-1]), flush=True)
+    return results
+
+
+def paths_of(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How many clients went which way, over all rounds."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        for client in row["clients"]:
+            counts[client["path"]] = counts.get(client["path"], 0) + 1
+    return counts
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--benchmark", required=True)
+    parser.add_argument("name", choices=list(JOBS))
     parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "paper")
+    parser.add_argument("--machine", default="", help="a word on what it ran on")
+    parser.add_argument("--only", default="", help="some of the jobs, separated by commas")
     arguments = parser.parse_args()
-    chosen = dict(pair.split("=", 1) for pair in arguments.set)
-    given = {name: value_of(text) for name, text in chosen.items()}
-    experiment = resolve(
-        {"benchmark": arguments.benchmark, "data_dir": arguments.data_dir, **given},
-        lambda name, preset: _benchmark.find(name).hyperparameters(preset),
-    )
-    began = time.perf_counter()
-
-    def tell(run: RunKey, done: int) -> None:
-        if done % 10 == 0 or done == experiment.rounds:
-            elapsed = time.perf_counter() - began
-            print(f"{elapsed:7.1f} s {run.strategy} {run.stragglers:g} % round {done}", flush=True)
-
-    content, _ = run_grid(experiment, arguments.out, tell=tell)
-    for result in content["results"]:
-        print(
-            result["stragglers"],
-            result["strategy"],
-            f"final {result['final_test_accuracy']:.4f}",
-            f"mean>=10 {result['mean_test_accuracy_from_round_10'] or float('nan'):.4f}",
-            f"loss {result['final_train_loss']}",
-            f"round {result['mean_round_time']:.2f} longest {result['max_round_time']:.2f}",
-            f"wall {result['wall_seconds']:.0f} s",
-        )
+    chosen = arguments.only.split(",") if arguments.only else list(JOBS[arguments.name])
+    where = {"data_dir": arguments.data_dir, "device": arguments.device}
+    results = {}
+    for job in chosen:
+        options = {**JOBS[arguments.name][job], **where}
+        results[job] = run(job, options, arguments.runs / arguments.name / job)
+    content = {
+        "command": f"python -m benchmarks.paper.neural {arguments.name}",
+        "machine": arguments.machine,
+        "jobs": {job: JOBS[arguments.name][job] for job in chosen},
+        "results": results,
+    }
+    target = ROOT / "benchmarks" / "results" / f"{arguments.name}.json"
+    target.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
