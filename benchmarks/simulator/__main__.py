@@ -27,10 +27,11 @@ from benchmarks.simulator.workload import (
     task_of,
 )
 from fedcore.local.choose import choose_device, choose_executor
-from fedcore.types import Executor, Params, TrainingSettings
+from fedcore.types import Executor, LocalUpdate, Params, TrainingSettings
 
 RESULTS = Path(__file__).parents[1] / "results"
 PEAK_GFLOPS = {"cpu": 100.0, "cuda": 60_000.0}  # float32, of one core, of one H200: the floor
+SECONDS = 1.0  # of the plain loop, in each turn
 LAUNCH_MICROSECONDS = 2.0  # of a kernel inside a graph
 
 
@@ -39,14 +40,26 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def seconds_of(executor: Executor, params: Params, workload: Workload, share: float) -> float:
-    """Seconds per client-step over some share of the clients."""
-    assignments = assignments_of(workload)[: max(1, int(share * workload.clients))]
+def seconds_of(executor: Executor, params: Params, workload: Workload) -> float:
+    """Seconds per client-step, all clients together."""
     begin = time.perf_counter()
-    updates = executor.run(params, assignments)
-    float(next(iter(updates[-1].params.values())).sum())  # waits for the device
-    steps = len(assignments) * workload.client_steps // workload.clients
-    return (time.perf_counter() - begin) / steps
+    wait_for(executor.run(params, assignments_of(workload)))
+    return (time.perf_counter() - begin) / workload.client_steps
+
+
+def plain_seconds(executor: Executor, params: Params, workload: Workload) -> float:
+    """The same of the plain loop, which takes clients in turn: some of them suffice."""
+    begin, spent, done = time.perf_counter(), 0.0, 0
+    for assignment in assignments_of(workload):
+        wait_for(executor.run(params, [assignment]))
+        spent, done = time.perf_counter() - begin, done + 1
+        if spent > SECONDS:
+            break
+    return spent * workload.clients / (done * workload.client_steps)
+
+
+def wait_for(updates: list[LocalUpdate]) -> None:
+    float(next(iter(updates[-1].params.values())).sum())
 
 
 def largest_difference(one: Executor, other: Executor, params: Params, workload: Workload) -> float:
@@ -66,20 +79,20 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
     params = {name: value.to(device) for name, value in task.initial_params().items()}
     plain = choose_executor("sequential", task, clients, settings, threads=1, device=device)
     ours = choose_executor("auto", task, clients, settings, threads=0, device=device)
+    torch.set_num_threads(1)
     difference = largest_difference(plain, ours, params, workload)
     cores = os.cpu_count() or 1
     thread_counts = (1, cores) if device.type == "cpu" else (1,)
-    share = min(1.0, 1000 / workload.client_steps)  # the plain loop is slow: some clients suffice
-    seconds_of(ours, params, workload, 1.0)
+    seconds_of(ours, params, workload)
     theirs: dict[int, float] = {}
     best = float("inf")
     for _ in range(turns):
         for count in thread_counts:
             torch.set_num_threads(count)
-            measured = seconds_of(plain, params, workload, share)
+            measured = plain_seconds(plain, params, workload)
             theirs[count] = min(theirs.get(count, measured), measured)
         torch.set_num_threads(cores)
-        best = min(best, seconds_of(ours, params, workload, 1.0))
+        best = min(best, seconds_of(ours, params, workload))
     count, eager = min(theirs.items(), key=lambda item: item[1])
     parallel = cores if device.type == "cpu" else 1
     floor = workload.flops / (PEAK_GFLOPS[device.type] * 1e9 * parallel)

@@ -166,6 +166,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     device = choose_device(options.device, "auto")
+    torch.set_num_threads(1)  # small steps: on busy cores threads cost more than they bring
     torch.backends.cudnn.allow_tf32 = False  # equality is judged in float32
     report: dict[str, object] = {"machine": describe(device), "cell": cell_difference(device)}
     say(f"cell: {report['cell']}")
