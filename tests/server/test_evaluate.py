@@ -30,6 +30,15 @@ def test_chunks_change_nothing(build_client, monkeypatch):
     assert parts.accuracy == whole.accuracy
 
 
+def test_networks_take_smaller_chunks_on_a_cpu(build_client, monkeypatch):
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+    whole = evaluate(task, task.initial_params(), build_client(50))
+    monkeypatch.setattr(module, "CPU_CHUNK", 7)
+    parts = evaluate(task, task.initial_params(), build_client(50))
+    assert parts.loss == pytest.approx(whole.loss)
+    assert parts.accuracy == whole.accuracy
+
+
 def test_pooled_loss_weighs_clients_by_their_samples(build_client):
     """L(w) = Σ p^i L^i(w) with p^i = m^i / Σ m (Eq. 1)."""
     task = Task(nn.Linear(3, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,8 +27,8 @@ class Effort:
 
     slots: int = 0
     useful: int = 0
-    samples: int = field(default=0)  # real rows among ``rows``
-    rows: int = field(default=0)
+    samples: int = 0  # rows that held a sample
+    rows: int = 0  # all rows of all stepped slots
 
     @property
     def padding_share(self) -> float:

@@ -55,7 +55,8 @@ def cohort_step(
     rows = batch.coefficient.shape
     probe = None
     if watch:
-        probe = torch.zeros(*rows, watch, device=batch.coefficient.device, requires_grad=True)
+        like = next(iter(stack.values()))
+        probe = torch.zeros(*rows, watch, dtype=like.dtype, device=like.device, requires_grad=True)
     logits, inputs = form(stack, batch.x, probe)
     losses = sample_losses(logits.flatten(0, 1), batch.y.flatten())
     coefficient = batch.coefficient.flatten()
@@ -76,5 +77,5 @@ def _descend(stack: Stack, gradients: list[Tensor], coefficient: Tensor, rule: C
         pull = rule.pull * coefficient.amax(dim=1).sign()  # zero for a step of padding alone
         for name, value in stack.items():
             anchor = rule.anchor[name]
-            value.lerp_(anchor.expand_as(value), pull.view(-1, *[1] * anchor.dim()))
+            value.lerp_(anchor.expand_as(value), pull.to(value.dtype).view(-1, *[1] * anchor.dim()))
     torch._foreach_add_(list(stack.values()), gradients, alpha=-rule.learning_rate)

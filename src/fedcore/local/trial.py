@@ -43,7 +43,8 @@ def bytes_of_a_step(
     stack = {n: v.expand(clients, *v.shape).clone().requires_grad_() for n, v in params.items()}
     probe = None
     if task.head_width:
-        probe = torch.zeros(clients, len(x), task.head_width, device=device, requires_grad=True)
+        probe = torch.zeros(clients, len(x), task.head_width, device=device)
+        probe = probe.to(next(iter(params.values())).dtype).requires_grad_()
     try:
         with warnings.catch_warnings(), torch.random.fork_rng():
             warnings.filterwarnings("error", message=".*batching rule.*")

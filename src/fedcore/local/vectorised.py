@@ -35,6 +35,8 @@ from fedcore.types import (
 
 log = logging.getLogger(__name__)
 
+_Trained = tuple[dict[ClientId, LocalUpdate], Effort]
+
 
 class VectorisedExecutor:
     """Trains clients in blocks; on a CPU blocks run side by side, one core each."""
@@ -78,15 +80,17 @@ class VectorisedExecutor:
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; blocks change the time, never the result."""
         blocks = self._blocks(assignments)
-        before = self.effort.samples, self.effort.rows
-        answers: dict[ClientId, LocalUpdate] = {}
         if self._threads == 1 or len(blocks) == 1:
-            for block in blocks:
-                answers.update(self._train(params, block))
+            trained = [self._train(params, block) for block in blocks]
         else:
-            answers = self._on_threads(params, blocks)
-        samples, rows = self.effort.samples - before[0], self.effort.rows - before[1]
-        log.debug("%d blocks, padding share %.3f", len(blocks), 1 - samples / max(rows, 1))
+            trained = self._on_threads(params, blocks)
+        answers: dict[ClientId, LocalUpdate] = {}
+        effort = Effort()
+        for updates, spent in trained:
+            answers.update(updates)
+            effort.add(spent)
+        self.effort.add(effort)
+        log.debug("%d blocks, padding share %.3f", len(blocks), effort.padding_share)
         return [answers[assignment.client_id] for assignment in assignments]
 
     def _blocks(self, assignments: Sequence[Assignment]) -> list[list[Assignment]]:
@@ -99,35 +103,26 @@ class VectorisedExecutor:
         ordered = sorted(assignments, key=steps, reverse=True)
         return [ordered[i : i + self._block] for i in range(0, len(ordered), self._block)]
 
-    def _on_threads(
-        self, params: Params, blocks: Sequence[Sequence[Assignment]]
-    ) -> dict[ClientId, LocalUpdate]:
+    def _on_threads(self, params: Params, blocks: Sequence[Sequence[Assignment]]) -> list[_Trained]:
         """Blocks on threads of one core each: two cores on one small step gain far less."""
 
-        def train(block: Sequence[Assignment]) -> dict[ClientId, LocalUpdate]:
+        def train(block: Sequence[Assignment]) -> _Trained:
             torch.set_num_threads(1)
             return self._train(params, block)
 
         before = torch.get_num_threads()
-        answers: dict[ClientId, LocalUpdate] = {}
         if self._workers is None:
             self._workers = ThreadPoolExecutor(self._threads)
         try:
-            for trained in self._workers.map(train, blocks):
-                answers.update(trained)
+            return list(self._workers.map(train, blocks))
         finally:
             torch.set_num_threads(before)
-        return answers
 
-    def _train(
-        self, params: Params, assignments: Sequence[Assignment]
-    ) -> dict[ClientId, LocalUpdate]:
+    def _train(self, params: Params, assignments: Sequence[Assignment]) -> _Trained:
         setting, pool, steps = self._tools()
         block = Block(steps, pool, setting)
         work = [(a, self._clients[a.client_id]) for a in assignments]
-        answers = block.train(params, work)
-        self.effort.add(block.effort)
-        return answers
+        return block.train(params, work), block.effort
 
     def _tools(self) -> tuple[Setting, Pool, Steps]:
         """What a thread needs for itself: a module that is called with parameters swaps its own."""

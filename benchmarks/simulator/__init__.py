@@ -1,0 +1,1 @@
+"""Client-steps per second: clients side by side against the plain loop."""

@@ -1,0 +1,150 @@
+"""Measure the simulator: ``python -m benchmarks.simulator [--device cuda] [--quick]``.
+
+Client-steps per second of the plain loop (one client after another, on a CPU at its best number
+of threads) and of what ``--executor auto`` takes, on the same clients, in turns, in one run. The
+best of several turns counts: others may use the machine as well. Before anything is timed, the
+two must agree on the parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.simulator.machine import describe
+from benchmarks.simulator.workload import (
+    BATCH,
+    WORKLOADS,
+    Workload,
+    assignments_of,
+    clients_of,
+    task_of,
+)
+from fedcore.local.choose import choose_device, choose_executor
+from fedcore.types import Executor, LocalUpdate, Params, TrainingSettings
+
+RESULTS = Path(__file__).parents[1] / "results"
+PEAK_GFLOPS = {"cpu": 100.0, "cuda": 60_000.0}  # float32, of one core, of one H200: the floor
+SECONDS = 1.0  # of the plain loop, in each turn
+LAUNCH_MICROSECONDS = 2.0  # of a kernel inside a graph
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def seconds_of(executor: Executor, params: Params, workload: Workload) -> float:
+    """Seconds per client-step, all clients together."""
+    begin = time.perf_counter()
+    wait_for(executor.run(params, assignments_of(workload)))
+    return (time.perf_counter() - begin) / workload.client_steps
+
+
+def plain_seconds(executor: Executor, params: Params, workload: Workload) -> float:
+    """The same of the plain loop, which takes clients in turn: some of them suffice."""
+    begin, spent, done = time.perf_counter(), 0.0, 0
+    for assignment in assignments_of(workload):
+        wait_for(executor.run(params, [assignment]))
+        spent, done = time.perf_counter() - begin, done + 1
+        if spent > SECONDS:
+            break
+    return spent * workload.clients / (done * workload.client_steps)
+
+
+def wait_for(updates: list[LocalUpdate]) -> None:
+    float(next(iter(updates[-1].params.values())).sum())
+
+
+def largest_difference(one: Executor, other: Executor, params: Params, workload: Workload) -> float:
+    some = assignments_of(workload)[:3]
+    pairs = zip(one.run(params, some), other.run(params, some), strict=True)
+    return max(
+        float((left.params[n] - right.params[n]).abs().max())
+        for left, right in pairs
+        for n in params
+    )
+
+
+def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, object]:
+    clients = clients_of(workload)
+    task = task_of(workload, clients)
+    settings = TrainingSettings(0.01, BATCH)
+    params = {name: value.to(device) for name, value in task.initial_params().items()}
+    plain = choose_executor("sequential", task, clients, settings, threads=1, device=device)
+    ours = choose_executor("auto", task, clients, settings, threads=0, device=device)
+    torch.set_num_threads(1)
+    difference = largest_difference(plain, ours, params, workload)
+    cores = os.cpu_count() or 1
+    thread_counts = (1, cores) if device.type == "cpu" else (1,)
+    seconds_of(ours, params, workload)
+    theirs: dict[int, float] = {}
+    best = float("inf")
+    for _ in range(turns):
+        for count in thread_counts:
+            torch.set_num_threads(count)
+            measured = plain_seconds(plain, params, workload)
+            theirs[count] = min(theirs.get(count, measured), measured)
+        torch.set_num_threads(cores)
+        best = min(best, seconds_of(ours, params, workload))
+    count, eager = min(theirs.items(), key=lambda item: item[1])
+    parallel = cores if device.type == "cpu" else 1
+    floor = workload.flops / (PEAK_GFLOPS[device.type] * 1e9 * parallel)
+    if device.type == "cuda":
+        floor += workload.launches * LAUNCH_MICROSECONDS * 1e-6 / workload.clients
+    target = workload.target_cpu if device.type == "cpu" else workload.target_cuda
+    row: dict[str, object] = {
+        "model": workload.model,
+        "clients": workload.clients,
+        "executor": type(ours).__name__,
+        "plain ms": round(eager * 1e3, 4),
+        "plain threads": count,
+        "ours ms": round(best * 1e3, 5),
+        "client-steps/s": round(1 / best),
+        "times faster": round(eager / best, 2),
+        "target": target,
+        "MFLOP": round(workload.flops / 1e6, 2),
+        "launches": workload.launches if device.type == "cuda" else 0,
+        "floor ms": round(floor * 1e3, 5),
+        "largest difference": float(f"{difference:.1e}"),
+    }
+    if hasattr(ours, "padding_share"):
+        row["padding share"] = round(ours.padding_share, 3)
+    say(str(row))
+    return row
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines += ["| " + " | ".join(str(row.get(n, "")) for n in names) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--quick", action="store_true", help="fewer turns, for a first look")
+    options = parser.parse_args()
+    device = choose_device(options.device, "auto")
+    # Equality is judged in float32: by default PyTorch convolves in TF32 on a GPU.
+    torch.backends.cudnn.allow_tf32 = False
+    report = {
+        "machine": describe(device),
+        "batch": BATCH,
+        "speed": [compare(workload, device, 2 if options.quick else 5) for workload in WORKLOADS],
+    }
+    RESULTS.mkdir(exist_ok=True)
+    name = f"simulator-{device.type}{'-quick' if options.quick else ''}.json"
+    (RESULTS / name).write_text(json.dumps(report, indent=1) + "\n")
+    sys.stdout.write(table(report["speed"]) + "\n")  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()
