@@ -32,5 +32,5 @@ def test_what_is_of_another_kind_is_refused(value, kind):
 
 def test_checks_name_the_option_and_the_value():
     for check, value in ((at_least(2), 1), (one_of("a", "b"), "c"), (distinct, ("a", "a"))):
-        with pytest.raises(BadOption, match="^name must"):
+        with pytest.raises(BadOption, match=r"^name must"):
             check("name", value)
