@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving results clean
+        study-moving bench-simulator results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -52,6 +52,10 @@ study: $(READY) ## selector x weighting x budget, on Synthetic and a CNN (ten mi
 
 study-moving: $(READY) ## free gradients of the first epoch against an exact pass (minutes)
 	@$(BIN)/python -m benchmarks.selectors.moving
+
+DEVICE ?= cpu
+bench-simulator: $(READY) ## client-steps per second against the plain loop (minutes)
+	@$(BIN)/python -m benchmarks.simulator --device $(DEVICE)
 
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables

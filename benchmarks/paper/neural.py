@@ -61,9 +61,6 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
     "shakespeare": {
         "core": {**_SHAKESPEARE, "strategies": "fedcore"},
         "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
-        "skipped": {**_SHAKESPEARE, "strategies": "fedcore", "below_one_pass": "sit-out"},
-        "others": {**_SHAKESPEARE, "strategies": "fedprox,fedavg-ds"},
-        "random": {**_SHAKESPEARE, "strategies": "fedcore", "below_one_pass": "random"},
     },
 }
 

@@ -26,6 +26,28 @@ def test_the_readme_is_not_stale():
     assert readme == tables.with_table(readme)
 
 
+def test_the_page_on_performance_is_not_stale():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    assert tables.BEGIN in page
+    assert page == tables.with_speed(page)
+
+
+def test_every_model_and_strategy_agreed_with_the_plain_loop_on_the_gpu():
+    equality = tables.read("simulator-check-cuda.json")["equality"]
+    assert len(equality) == 16
+    assert max(equality.values()) <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["mnist", "shakespeare"])
+def test_neural_runs_are_on_time_and_nobody_is_dropped(name):
+    for results in tables.read(f"{name}.json")["results"].values():
+        for run in results:
+            if run["strategy"] != "fedavg":
+                assert run["max_round_time"] <= 1
+            if run["strategy"] == "fedcore":
+                assert "sat-out" not in run["paths"]
+
+
 def median(benchmark, strategy, stragglers, name="final_test_accuracy"):
     runs = tables.pick(CONTENT["results"]["paper"], benchmark, strategy, stragglers)
     assert len(runs) == 5
