@@ -10,6 +10,7 @@ from fedcore.data import synthetic
 from fedcore.data._benchmark import find
 from fedcore.server.evaluate import evaluate, pool
 from fedcore.sim.federation import federation_from_model
+from fedcore.sim.fleet import CapabilityLaw
 from fedcore.sim.rounds import fleet_of
 from fedcore.types import RunKey
 
@@ -39,5 +40,6 @@ def test_the_authors_seeds_give_the_authors_initial_models(alpha, seed, publishe
 
 def test_the_share_of_speeds_that_are_drawn_again():
     """P(N(1, 0.25) < 0.1) = Φ(-1.8) = 3.6 %."""
-    share = torch.distributions.Normal(1.0, 0.5).cdf(torch.tensor(0.1)).item()
+    law = CapabilityLaw()
+    share = torch.distributions.Normal(1.0, law.std).cdf(torch.tensor(law.floor)).item()
     assert share == pytest.approx(0.036, abs=5e-4)

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from fedcore.report.tables import markdown, strategy_title, tables
+from fedcore.report.tables import strategy_title, tables
 
 
 def result(strategy="fedcore", stragglers=30.0, seed=0, **values):
@@ -50,13 +50,6 @@ def test_seeds_are_a_median_and_a_range_and_the_longest_round_is_the_longest():
     assert "70.0 (50.0-90.0) %" in text
     assert "1.30" in text
     assert "3 seeds" in text
-
-
-def test_markdown_has_a_line_per_strategy():
-    lines = markdown([result("fedavg"), result("fedcore")]).splitlines()
-    assert len(lines) == 4
-    assert lines[2].startswith("| b | 30 % | FedAvg |")
-    assert all(line.count("|") == lines[0].count("|") for line in lines)
 
 
 def test_own_strategies_keep_their_name():

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedcore.errors import BadRecord
 from fedcore.report.records import Row, group
 from fedcore.types import RunKey
 from fedcore.version import __version__
@@ -51,17 +48,6 @@ def summary(rows: Sequence[Row], experiment: Mapping[str, Any]) -> dict[str, Any
         "environment": environment(),
         "results": [summarise(key, run) for key, run in group(rows).items()],
     }
-
-
-def read_summary(path: Path) -> dict[str, Any]:
-    """Read a ``summary.json`` of this schema."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content["schema"] != SCHEMA:
-            raise BadRecord(f"{str(path)!r} has schema {content['schema']}, not {SCHEMA}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadRecord(f"{str(path)!r} is not a summary of results: {error}") from None
-    return content
 
 
 def environment() -> dict[str, str]:

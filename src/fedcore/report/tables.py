@@ -51,20 +51,6 @@ def tables(results: Sequence[Result]) -> Iterator[Table]:
         yield table
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """The same tables as one Markdown table."""
-    lines = [
-        "| benchmark | stragglers | strategy | " + " | ".join(t for t, _ in COLUMNS) + " |",
-        "| --- " * (len(COLUMNS) + 3) + "|",
-    ]
-    for (benchmark, stragglers), cells in _by_level(results).items():
-        for strategy, runs in cells.items():
-            values = " | ".join(_cell(name, runs) for _, name in COLUMNS)
-            title = strategy_title(strategy)
-            lines.append(f"| {benchmark} | {stragglers:g} % | {title} | {values} |")
-    return "\n".join(lines)
-
-
 def _by_level(
     results: Sequence[Result],
 ) -> dict[tuple[str, float], dict[str, list[Result]]]:
