@@ -1,8 +1,13 @@
 """Small builders that tests share."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before kernels are imported: they run on the CPU
 
 from fedcore.types import ClientData
 

@@ -5,22 +5,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedcore.local.lstm_layer import lstm_layer
+from fedcore.local.fused_lstm import fits, fused_lstm
+from fedcore.local.lstm_layer import plain_lstm
 from fedcore.local.stacked import Stack, affine
 from fedcore.models.char_lstm import LAYERS
 
 
 def batched_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The form of ``CharacterLstm`` for windows [K, B, length]."""
-    states = _embed(params["embedding.weight"], x.transpose(1, 2))
-    for layer in range(LAYERS):
-        # PyTorch's LSTM has two biases where one would do; both get the same gradient.
-        bias = params[f"lstm.bias_ih_l{layer}"] + params[f"lstm.bias_hh_l{layer}"]
-        to_input = params[f"lstm.weight_ih_l{layer}"]
-        states = lstm_layer(states, to_input, params[f"lstm.weight_hh_l{layer}"], bias)
-    last = states[:, -1]  # [K, B, H]
+    sequences = _embed(params["embedding.weight"], x.transpose(1, 2))
+    layers = range(LAYERS)
+    to_input = [params[f"lstm.weight_ih_l{layer}"] for layer in layers]
+    to_hidden = [params[f"lstm.weight_hh_l{layer}"] for layer in layers]
+    # PyTorch's LSTM has two biases where one would do; both get the same gradient.
+    biases = [
+        params[f"lstm.bias_ih_l{layer}"] + params[f"lstm.bias_hh_l{layer}"] for layer in layers
+    ]
+    stack = fused_lstm if fits(sequences, to_hidden[0].shape[2]) else plain_lstm
+    last = stack(sequences, to_input, to_hidden, biases)  # [K, B, H]
     scores = affine(last, params["head.weight"], params["head.bias"])
     return scores if probe is None else scores + probe, last
+
+
+def _of_layers(params: Stack, name: str) -> list[Tensor]:
+    return [params[f"lstm.{name}_l{layer}"] for layer in range(LAYERS)]
 
 
 def _embed(table: Tensor, symbols: Tensor) -> Tensor:

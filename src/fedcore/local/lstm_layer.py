@@ -10,6 +10,7 @@ is one large product before or after the loop:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -87,3 +88,16 @@ def lstm_layer(x: Tensor, input_weight: Tensor, hidden_weight: Tensor, bias: Ten
         x, input_weight, hidden_weight, bias
     )
     return states
+
+
+def plain_lstm(
+    x: Tensor,
+    input_weights: Sequence[Tensor],
+    hidden_weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+) -> Tensor:
+    """Last states [K, B, H] of a stack of layers: the plain twin of ``fused_lstm``."""
+    states = x
+    for weights in zip(input_weights, hidden_weights, biases, strict=True):
+        states = lstm_layer(states, *weights)
+    return states[:, -1]
