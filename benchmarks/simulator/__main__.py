@@ -24,6 +24,7 @@ from benchmarks.simulator.workload import (
     Workload,
     assignments_of,
     clients_of,
+    shorter,
     task_of,
 )
 from fedcore.local.choose import choose_device, choose_executor
@@ -73,6 +74,7 @@ def largest_difference(one: Executor, other: Executor, params: Params, workload:
 
 
 def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, object]:
+    workload = shorter(workload) if device.type == "cpu" else workload
     clients = clients_of(workload)
     task = task_of(workload, clients)
     settings = TrainingSettings(0.01, BATCH)
