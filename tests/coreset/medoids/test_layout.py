@@ -35,6 +35,21 @@ def test_lists_stay_inside_their_label(late):
         assert ((inside >= begin) & (inside < end)).all()
 
 
+def test_lists_among_some_places_hold_the_nearest_of_those(family):
+    layout = layout_of(problem(family(200)))
+    among = np.arange(len(layout)) % 3 == 0
+    lists = build_lists(layout, 12, Deadline(), among=among)
+    distances = distance_matrix(layout.rows)
+    for point in range(len(layout)):
+        others = np.flatnonzero(among & (np.arange(len(layout)) != point))
+        want = np.sort(distances[point, others])[:11]
+        assert lists.points[point, 0] == point
+        assert among[lists.points[point, 1:12]].all()
+        np.testing.assert_allclose(lists.distances[point, 1:12], want, rtol=1e-6)
+    everybody = build_lists(layout, len(layout), Deadline(), among=among)
+    assert (everybody.radius >= distances.max()).all()
+
+
 def test_places_mark_where_points_stand(late):
     layout = layout_of(problem(late(100)))
     assert layout.order[layout.places(np.array([3, 50]))].tolist() in ([3, 50], [50, 3])

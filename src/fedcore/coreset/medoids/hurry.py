@@ -41,9 +41,14 @@ class Plan:
 
 
 def plan_of(
-    layout: Layout, members: NDArray[np.bool_], length: int, spent: float, deadline: Deadline
+    layout: Layout,
+    members: NDArray[np.bool_],
+    length: int,
+    spent: float,
+    deadline: Deadline,
+    among: NDArray[np.bool_] | None = None,
 ) -> Plan:
-    """Choose the best lists for which there is time.
+    """Choose the best lists for which there is time, of all places or of those ``among`` them.
 
     ``spent`` are the seconds that the layout took. It reads and writes all points a few times,
     as do the steps that cannot be interrupted, so it is their measure.
@@ -52,7 +57,8 @@ def plan_of(
         return Plan(EVERY, deadline, 0.0, 0.0)
     if deadline.left() < 12.0 * spent:
         return Plan(NONE, deadline, 0.0, 0.0)  # not even time to measure
-    count, everyone = len(layout), np.arange(len(layout))
+    count = len(layout)
+    listed = np.arange(count) if among is None else np.flatnonzero(among)
     begins = np.linspace(0, max(0, count - LEAF), SAMPLE).astype(np.int64)
     sample = np.unique((begins[:, None] + np.arange(LEAF)).clip(max=count - 1))
     scale = 1.2 * count / len(sample) / layout.threads
@@ -63,7 +69,7 @@ def plan_of(
     assigning = scale * (time.monotonic() - begin)
     # The assignment gets what it needs, but no more than a fifth: it can be cut short.
     work = deadline.earlier(1.5 * spent + min(assigning, 0.2 * deadline.left()))
-    index = index_of(layout.rows, everyone)
+    index = index_of(layout.rows, listed)
     for most, after in LEAVES:
         begin = time.monotonic()
         nearest(layout.rows, sample, index, min(length, count) - 1, most=most)

@@ -83,10 +83,18 @@ def _largest_norm(rows: Rows) -> float:
     return float(np.sqrt((squared + np.einsum("ij,ij->i", rows.right, rows.right)).max()))
 
 
-def build_lists(layout: Layout, length: int, deadline: Deadline, most: int = EVERY) -> Lists | None:
+def build_lists(
+    layout: Layout,
+    length: int,
+    deadline: Deadline,
+    most: int = EVERY,
+    among: NDArray[np.bool_] | None = None,
+) -> Lists | None:
     """Return every point's list of ``length`` entries, or None if the time ran out.
 
-    Lists that come of the ``most`` nearest leaves alone are complete up to a radius of 0.
+    Lists that come of the ``most`` nearest leaves alone are complete up to a radius of 0. With
+    ``among``, lists hold the point itself and its nearest of those places, and are complete as
+    far as those are concerned.
     """
     count, length = len(layout), min(length, len(layout))
     width = length + EXTRAS
@@ -100,7 +108,11 @@ def build_lists(layout: Layout, length: int, deadline: Deadline, most: int = EVE
     )
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:
-        index = index_of(layout.rows, np.arange(begin, end))
+        inside = np.arange(begin, end)
+        if among is not None:
+            inside = inside[among[begin:end]]
+        complete = len(inside) + (among is not None) <= length
+        index = index_of(layout.rows, inside)
         for first in range(begin, end, 8192):
             queries = np.arange(first, min(first + 8192, end))
             found = nearest(
@@ -114,7 +126,7 @@ def build_lists(layout: Layout, length: int, deadline: Deadline, most: int = EVE
             )
             if found is None:
                 return None
-            fill_lists(lists, first, found[0], found[1], end - begin <= length, layout.far)
+            fill_lists(lists, first, found[0], found[1], complete, layout.far)
     if most < EVERY:
         lists.radius[:] = 0.0
         lists.reach[:] = 0.0

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 SMALL = 700  # up to here a distance matrix is faster than neighbour lists (measured)
 
-LARGEST_SHARE = 40  # neighbour lists serve k >= n / 40; below, clusters outgrow them
+MANY = 4096  # ... and so far where medoids are few
+LARGEST_SHARE = 40  # lists of all neighbours serve k >= n / 40; below, clusters outgrow them
 
 SolverPath = Literal["auto", "exact", "sparse", "torch"]
 
@@ -192,14 +193,16 @@ def _problem(
 def _solve_compiled(problem: Problem, path: str, deadline: Deadline) -> Solution:
     """Choose among the compiled paths; "auto" by what is fastest, "sparse" where lists reach."""
     from fedcore.coreset.medoids.dense import solve_exact
+    from fedcore.coreset.medoids.few import solve_few
     from fedcore.coreset.medoids.sparse import solve_sparse
     from fedcore.coreset.medoids.stream import solve_streamed
 
     count = len(problem.weights)
     width = sum(factor.shape[1] for factor in problem.rows[:2])
-    reaches = problem.k * LARGEST_SHARE >= count and problem.k > 1
-    if reaches and (path == "sparse" or (path == "auto" and count > SMALL)):
-        return solve_sparse(problem, deadline)
+    reaches = problem.k * LARGEST_SHARE >= count
+    smallest = SMALL if reaches else MANY
+    if problem.k > 1 and path != "exact" and (count > smallest or (path == "sparse" and reaches)):
+        return solve_sparse(problem, deadline) if reaches else solve_few(problem, deadline)
     # A matrix pays for itself where a distance costs more than reading one from memory.
     if count <= (16_384 if width > 64 else 4_096):
         return solve_exact(problem, deadline)

@@ -73,8 +73,8 @@ def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
     state = new_state(chosen, layout.weights, layout.far)
     settle(lists, state)
     repairs = Repairs(layout, lists, state, plan)
-    _thin(layout, lists, state, repairs, problem.k)
-    swaps, finished = _improve(lists, state, repairs)
+    thin(layout, lists, state, repairs, problem.k)
+    swaps, finished = improve(lists, state, repairs)
     settle(lists, state)
     solution = _solution(layout, lists, state, swaps, finished, deadline)
     if solution.certified < 1.0 and len(layout) <= POLISHED and not work.over():
@@ -155,7 +155,7 @@ class Repairs:
         return True
 
 
-def _thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) -> None:
+def thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) -> None:
     """Drop medoids, cheapest first, until k are left; repair lists as medoids grow rare."""
     left = int(state.chosen.sum())
     stride = 8 * STRIDE if repairs.work.moment is None else STRIDE
@@ -187,7 +187,7 @@ def _thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) 
         target = max(k, min(target, left) // 2)
 
 
-def _improve(lists: Lists, state: State, repairs: Repairs) -> tuple[int, bool]:
+def improve(lists: Lists, state: State, repairs: Repairs) -> tuple[int, bool]:
     """Swap and repair in turns; returns the swaps, and whether the last turn ran to its end."""
     swaps, before = 0, np.inf
     # Measured on 20 fresh pairs late in training, k/n = .2 and .5: 4e-4 and 3e-4 of the objective

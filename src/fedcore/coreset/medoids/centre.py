@@ -1,0 +1,98 @@
+"""The best medoid of a cluster, by trying its members: Σ_{j in cluster} w_j d(c, j) for each c.
+
+Swaps weigh a new medoid against all others but know it only through lists; this step knows one
+cluster only, but all of its distances, and costs Σ (cluster size)² of them: n² / k where clusters
+are alike. Late in training one cluster may hold most points, so of each only the members nearest
+to its medoid are tried.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.compiled import compiled
+from fedcore.coreset.medoids.bounds import Ints
+from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.geometry import (
+    FAR,
+    LEAF,
+    Floats,
+    Leaves,
+    Rows,
+    leaves_of,
+    squared_to_leaf,
+    take_rows,
+)
+from fedcore.coreset.medoids.layout import Layout
+
+TRIED = 256  # members of a cluster, at most
+PIECE = 1 << 20  # distances between two looks at the clock
+
+
+class Ranked(NamedTuple):
+    """Places cluster by cluster, and in each the best medoid first."""
+
+    places: NDArray[np.int64]  # [n]
+    begins: NDArray[np.int64]  # [clusters + 1] where each cluster begins in ``places``
+    costs: NDArray[np.float64]  # [n] of the cluster with this place as its medoid; inf: not tried
+
+
+@compiled
+def cluster_costs(
+    rows: Rows,
+    leaves: Leaves,
+    weights: Floats,
+    begin: int,
+    end: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Set out[c] to Σ_j w_j d(begin + c, j) over the cluster's rows, j = begin .. end."""
+    squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
+    for position in range(len(out)):
+        total = 0.0
+        for leaf in range(begin // LEAF, (end - 1) // LEAF + 1):
+            squared_to_leaf(rows, begin + position, leaves, leaf, squared, rest, FAR)
+            first = leaf * LEAF
+            for j in range(max(begin - first, 0), min(end - first, LEAF)):
+                total += np.float64(weights[first + j]) * np.float64(np.sqrt(squared[j]))
+        out[position] = total
+
+
+@compiled
+def _all_costs(
+    rows: Rows,
+    leaves: Leaves,
+    weights: Floats,
+    begins: NDArray[np.int64],
+    first: int,
+    last: int,
+    out: NDArray[np.float64],
+) -> None:
+    for cluster in range(first, last):
+        begin, end = begins[cluster], begins[cluster + 1]
+        tried = out[begin : min(end, begin + TRIED)]
+        cluster_costs(rows, leaves, weights, begin, end, tried)
+
+
+def ranked(layout: Layout, near: Ints, distance: Floats, deadline: Deadline) -> Ranked:
+    """Order the members of each cluster by what they would cost as its medoid.
+
+    ``near`` [n] is the place of each place's medoid, ``distance`` [n] how far that is. Clusters
+    that there is no time for keep their medoid in front.
+    """
+    count = len(layout)
+    # A medoid stands first in its own cluster even where others lie at distance 0.
+    away = np.where(near == np.arange(count), np.float32(-1.0), distance)
+    places = np.lexsort((away, near))
+    begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), count)
+    rows, weights = take_rows(layout.rows, places), layout.weights[places]
+    leaves, costs = leaves_of(rows), np.full(count, np.inf)
+    size = max(1, PIECE * (len(begins) - 1) // (count * TRIED))
+    for first, last in deadline.pieces(len(begins) - 1, size):
+        _all_costs(rows, leaves, weights, begins, first, last, costs)
+    cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
+    return Ranked(places[order], begins, costs[order])

@@ -1,0 +1,169 @@
+"""Few medoids among many points: swaps with a few candidates a medoid, in O(n K) memory.
+
+With k far below n a cluster outgrows a point's neighbour list, but not every point need be tried
+as a medoid. Some ten *candidates* a medoid are, and every point lists the candidates nearest to
+it: on such lists dropping, swapping and repairing go on as in the sparse path, with the costs of
+all n points. Then each cluster takes its best member for a medoid (``centre``), new candidates
+are drawn around the new medoids and where the objective still lies, and swaps begin again, until
+a round gains next to nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.coreset.medoids.bounds import Ints
+from fedcore.coreset.medoids.centre import Ranked, ranked
+from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.geometry import Floats
+from fedcore.coreset.medoids.hurry import NONE, Plan, hurried, plan_of, spread_out
+from fedcore.coreset.medoids.layout import Layout, assign_places, build_lists, layout_of
+from fedcore.coreset.medoids.lists import Lists
+from fedcore.coreset.medoids.solution import Problem, Solution
+from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, thin
+from fedcore.coreset.medoids.state import new_state, settle
+
+EACH = 10  # candidates a medoid,
+SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
+STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids
+BEST = 8  # of a cluster's members that are candidates in the next round
+ROUNDS = 5  # at most
+# Of the objective: what a round must gain for another to follow, which then gains a tenth of that
+# or less (measured).
+ENOUGH = 0.02
+
+
+class Served(NamedTuple):
+    """Where a round has led: medoids, and who is served by which."""
+
+    chosen: NDArray[np.bool_]  # [n]
+    near: Ints  # [n] the place of each place's medoid
+    distance: Floats  # [n] to it
+    total: float  # Σ_j w_j d_j, or more where the time ran out
+    swaps: int
+    finished: bool  # False if the time ran out
+
+
+def solve_few(problem: Problem, deadline: Deadline) -> Solution:
+    """Swap among candidates, centre, draw new candidates, repeat; see the module's first lines."""
+    begin = time.monotonic()
+    layout = layout_of(problem)
+    start = layout.places(problem.start)
+    number = min(EACH * problem.k + int(SPARE * problem.k**0.5), len(layout))
+    candidates = spread_out(layout, number) | start
+    length = -(-min(3 * number // (2 * problem.k) + 17, number) // 8) * 8
+    plan = plan_of(layout, start, length, time.monotonic() - begin, deadline, candidates)
+    starts = [start] if problem.warm else _starts(layout, start, candidates)
+    served, swaps, before, finished = None, 0, np.inf, False
+    for turn in range(ROUNDS if plan.most != NONE else 0):
+        found = _swapped(layout, candidates, starts, problem.k, length, plan)
+        if found is None:
+            break
+        order = ranked(layout, found.near, found.distance, plan.work)
+        served, swaps = _centred(found, order), swaps + found.swaps
+        gained = found.total <= before * (1 - ENOUGH)
+        finished = found.finished and (turn + 1 == ROUNDS or not gained)
+        if finished or plan.work.over():
+            break
+        before = float(order.costs[order.begins[:-1]].sum())
+        starts = [served.chosen]
+        candidates = _around(layout, served, order, number)
+    if served is None:
+        # A start that was given, or has a medoid for every label, is not to be improved upon.
+        free = not problem.warm and problem.labels is None
+        return hurried(layout, spread_out(layout, problem.k) if free else start, "sparse", deadline)
+    everyone = np.arange(len(layout))
+    near, sure = assign_places(layout, served.chosen, everyone, served.near, deadline)
+    return layout.solution(served.chosen, near, 0.0, swaps, "sparse", finished and sure)
+
+
+def _starts(
+    layout: Layout, start: NDArray[np.bool_], candidates: NDArray[np.bool_]
+) -> list[NDArray[np.bool_]]:
+    """Return the start with some of the candidates added, in the problem's random order.
+
+    With very few medoids one bad place costs percents: then there are several such starts.
+    """
+    others = np.flatnonzero(candidates & ~start)
+    others = others[np.argsort(layout.order[others])]
+    surplus = int(SURPLUS * len(others))
+    starts = []
+    for turn in range(STARTS[0] if start.sum() <= STARTS[1] else 1):
+        chosen = start.copy()
+        chosen[others[turn * surplus : (turn + 1) * surplus]] = True
+        starts.append(chosen)
+    return starts
+
+
+def _swapped(
+    layout: Layout,
+    candidates: NDArray[np.bool_],
+    starts: list[NDArray[np.bool_]],
+    k: int,
+    length: int,
+    plan: Plan,
+) -> Served | None:
+    """Go down to k medoids, swap until no candidate helps, and take the best of all starts.
+
+    None if there is no time for lists.
+    """
+    lists = build_lists(layout, length, plan.work, plan.most, candidates)
+    if lists is None:
+        return None
+    best = None
+    for start in starts:
+        if best is not None and plan.work.over():
+            return best._replace(finished=False)
+        lists.size[:] = lists.exact
+        lists.reach[:] = lists.radius
+        found = _swapped_from(layout, lists, start, k, plan)
+        if best is None or found.total < best.total:
+            best = found
+    return best
+
+
+def _swapped_from(
+    layout: Layout, lists: Lists, start: NDArray[np.bool_], k: int, plan: Plan
+) -> Served:
+    state = new_state(start.copy(), layout.weights, layout.far)
+    settle(lists, state)
+    repairs = Repairs(layout, lists, state, plan)
+    thin(layout, lists, state, repairs, k)
+    swaps, finished = improve(lists, state, repairs)
+    total = settle(lists, state)
+    near = state.near.copy()
+    unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))
+    near[unsure], sure = assign_places(layout, state.chosen, unsure, near[unsure], plan.work)
+    return Served(state.chosen, near, state.near_distance, total, swaps, finished and sure)
+
+
+def _centred(served: Served, order: Ranked) -> Served:
+    """Give each cluster the best of its members for a medoid."""
+    first = order.places[order.begins[:-1]]
+    chosen = np.zeros(len(served.chosen), np.bool_)
+    chosen[first] = True
+    near = np.empty_like(served.near)
+    near[order.places] = np.repeat(first, np.diff(order.begins))
+    return served._replace(chosen=chosen, near=near)
+
+
+def _around(layout: Layout, served: Served, order: Ranked, number: int) -> NDArray[np.bool_]:
+    """Return new candidates: the best members of each cluster, then where the objective lies.
+
+    Those come at equal steps along Σ_j w_j d_j in spatial order, which is drawing in proportion
+    to the distance, as k-means++ does, but evenly and without chance.
+    """
+    sizes = np.diff(order.begins)
+    rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], sizes)
+    candidates = served.chosen.copy()
+    candidates[order.places[rank <= BEST]] = True
+    left = max(1, number - int(candidates.sum()))
+    weight = np.where(candidates, 0.0, layout.weights * served.distance.astype(np.float64))
+    sums = np.cumsum(weight)
+    steps = (np.arange(left) + 0.5) * (sums[-1] / left)
+    candidates[np.minimum(np.searchsorted(sums, steps), len(layout) - 1)] = True
+    return candidates

@@ -1,0 +1,51 @@
+"""Costs inside clusters against the distance matrix."""
+
+import numpy as np
+
+from fedcore.coreset.medoids import centre
+from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.dense import distance_matrix
+from fedcore.coreset.medoids.geometry import rows_of
+from fedcore.coreset.medoids.layout import layout_of
+from fedcore.coreset.medoids.solution import Problem
+
+
+def laid_out(metric, k=7):
+    weights = np.random.default_rng(0).integers(1, 4, len(metric)).astype(np.float32)
+    layout = layout_of(Problem(rows_of(metric), weights, k, np.arange(k), False, None, 1))
+    distances = distance_matrix(layout.rows)
+    medoids = np.flatnonzero(layout.places(np.arange(k)))
+    near = medoids[distances[:, medoids].argmin(axis=1)].astype(np.int32)
+    near[medoids] = medoids
+    return layout, distances, near, distances[np.arange(len(layout)), near]
+
+
+def test_a_member_costs_what_its_cluster_is_away_from_it(family):
+    layout, distances, near, away = laid_out(family(300))
+    order = centre.ranked(layout, near, away, Deadline())
+    assert sorted(order.places) == list(range(len(layout)))
+    for begin, end in zip(order.begins[:-1], order.begins[1:], strict=True):
+        members = order.places[begin:end]
+        assert len(set(near[members])) == 1
+        costs = distances[np.ix_(members, members)].astype(np.float64) @ layout.weights[members]
+        np.testing.assert_allclose(order.costs[begin:end], costs, rtol=1e-5)
+        assert (np.diff(order.costs[begin:end]) >= 0).all()
+
+
+def test_of_a_large_cluster_the_members_nearest_to_the_medoid_are_tried(late):
+    layout, _, near, away = laid_out(late(400), 2)
+    order = centre.ranked(layout, near, away, Deadline())
+    for begin, end in zip(order.begins[:-1], order.begins[1:], strict=True):
+        tried = np.isfinite(order.costs[begin:end])
+        assert tried.sum() == min(end - begin, centre.TRIED)
+        if not tried.all():
+            members = order.places[begin:end]
+            assert away[members[tried]].max() <= away[members[~tried]].min()
+    assert np.diff(order.begins).max() > centre.TRIED
+
+
+def test_without_time_medoids_stay(late):
+    layout, _, near, away = laid_out(late(300))
+    order = centre.ranked(layout, near, away, Deadline.after(0.0))
+    first = order.places[order.begins[:-1]]
+    assert sorted(first) == sorted(set(near.tolist()))
