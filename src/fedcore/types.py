@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol
 
@@ -213,8 +213,25 @@ class Strategy:
     meets_deadline: bool  # FedAvg alone says False
 
 
+@dataclass(slots=True)
+class SelectionTime:
+    """Seconds of real time that choosing coresets took, summed over rounds.
+
+    ``work`` is what cores spent on it; ``waited`` is how long rounds stood still for it. Where
+    K clients train side by side, each on a core, a wait of one of them counts for 1/K.
+    """
+
+    work: float = 0.0
+    waited: float = 0.0
+
+
 class Executor(Protocol):
     """Runs assignments; data is bound at construction, since a real server never has it."""
+
+    @property
+    def selection(self) -> SelectionTime:
+        """What choosing coresets took so far."""
+        ...
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers come in the same order."""
@@ -250,6 +267,10 @@ class RoundRecord:
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float
+    # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
+    selection_seconds: float = field(default=0.0, compare=False)
+    waited_seconds: float = field(default=0.0, compare=False)
+    evaluation_seconds: float = field(default=0.0, compare=False)
 
     @property
     def time(self) -> float:

@@ -5,7 +5,7 @@ from fedcore import plugins
 from fedcore.local.batched_cnn import batched_cnn, single_cnn
 from fedcore.local.batched_linear import batched_linear
 from fedcore.local.batched_lstm import batched_lstm
-from fedcore.local.forms import by_module, form_of
+from fedcore.local.forms import by_module, form_of, scores_of
 from fedcore.task import Task
 
 EXAMPLES = {
@@ -80,3 +80,13 @@ def test_any_model_goes_through_vmap():
     scores, inputs = form_of(task)(stack, x, None)
     assert torch.allclose(scores, expected[0], atol=1e-6)
     assert inputs is None
+
+
+@pytest.mark.parametrize("model", plugins.names("model"))
+def test_scores_of_one_model_are_those_of_the_module(model):
+    torch.manual_seed(0)
+    x = EXAMPLES[model]()[0]
+    task = Task(plugins.load("model", model).build(x[0], 6))
+    params = task.initial_params()
+    found = scores_of(task, torch.device("cpu"))(params, x)
+    assert torch.allclose(found, task.logits(params, x), atol=1e-5)

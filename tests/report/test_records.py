@@ -57,3 +57,9 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path, bad):
 def test_a_missing_file(tmp_path):
     with pytest.raises(BadRecord, match="cannot be read"):
         read_rows(tmp_path / "none.jsonl")
+
+
+def test_real_time_stands_last():
+    names = list(to_row(KEY, a_record()))
+    assert all(name.startswith("wall_") for name in names[-4:])
+    assert not any(name.startswith("wall_") for name in names[:-4])

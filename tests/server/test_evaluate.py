@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedcore.server import evaluate as module
-from fedcore.server.evaluate import evaluate, pool
+from fedcore.server.evaluate import Evaluator, evaluate, pool
 from fedcore.task import Task
 
 
@@ -47,3 +47,36 @@ def test_pooled_loss_weighs_clients_by_their_samples(build_client):
     apart = [evaluate(task, params, client).loss for client in clients]
     together = evaluate(task, params, pool(clients)).loss
     assert together == pytest.approx(0.25 * apart[0] + 0.75 * apart[1])
+
+
+def test_threads_change_nothing(build_client, monkeypatch):
+    """Bit for bit: sums are added in the order of the samples."""
+    tasks = [Task(nn.Linear(3, 2)) for _ in range(3)]
+    params = tasks[0].initial_params()
+    monkeypatch.setattr(module, "CHUNK", 7)
+    expected = evaluate(tasks[0], params, build_client(50))
+    for count in (2, 3):
+        evaluator = Evaluator([task.logits for task in tasks[:count]])
+        for _ in range(3):
+            assert evaluator.score(params, build_client(50)) == expected
+
+
+def test_the_number_of_threads_is_given_back(build_client, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 7)
+    tasks = [Task(nn.Linear(3, 2)) for _ in range(2)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        evaluator = Evaluator([task.logits for task in tasks])
+        evaluator.score(tasks[0].initial_params(), build_client(50))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_loss_is_the_cross_entropy(build_client):
+    task = Task(nn.Linear(3, 2))
+    params = {name: 100 * value for name, value in task.initial_params().items()}
+    data = build_client(50)
+    expected = nn.functional.cross_entropy(task.logits(params, data.x), data.y)
+    assert evaluate(task, params, data).loss == pytest.approx(float(expected), rel=1e-5)

@@ -94,3 +94,13 @@ def test_a_file_without_build_is_refused(tmp_path):
     path.write_text("")
     with pytest.raises(BadOption, match="has no function 'build'"):
         build_strategy(str(path), SMALL, "input")
+
+
+def test_a_round_says_what_of_its_real_time_went_where(federation):
+    first, *_, last = [record for record, _ in run(federation, "fedcore")]
+    assert first.selection_seconds > 0
+    assert first.waited_seconds > 0
+    assert last.selection_seconds < first.selection_seconds  # coresets by inputs are kept
+    for record in (first, last):
+        assert 0 < record.evaluation_seconds < record.wall_seconds
+        assert record.waited_seconds < record.wall_seconds

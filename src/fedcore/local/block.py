@@ -59,28 +59,31 @@ class Block:
     ) -> dict[ClientId, LocalUpdate]:
         """Train every assignment from ``params``."""
         placed = self._pool.fill([data for _, data in work])
-        self._slots = [
+        walks = [
             Walk(assignment, data, first)
             for (assignment, _), (first, data) in zip(work, placed, strict=True)
         ]
+        for walk in walks:
+            walk.look_ahead(self._setting)
+        self._slots = list(walks)
         self._steps.start(params, len(work))
         answers: dict[ClientId, LocalUpdate] = {}
         while True:
             self._next_phases(answers)
-            active = [walk for walk in self._slots if walk is not None]
-            if not active:
+            present = [walk for walk in self._slots if walk is not None]
+            if not present:
                 return answers
-            self._compact(len(active))
-            self._run(active)
+            self._compact(len(present))
+            self._run(present)
 
     def _next_phases(self, answers: dict[ClientId, LocalUpdate]) -> None:
         """Give a tape to every client that has come to the end of its own, or let it go."""
         for slot, walk in enumerate(self._slots):
             if walk is None:
                 continue
-            while walk.remaining == 0:
+            while walk.remaining == 0 and walk.rest == 0:
                 own = self._steps.params_of(slot)
-                if not walk.next_phase(own, self._setting):
+                if not walk.go_on(own, self._setting):
                     copied = {name: value.clone() for name, value in own.items()}
                     answers[walk.assignment.client_id] = walk.update(copied)
                     self._slots[slot] = None
@@ -92,16 +95,24 @@ class Block:
             self._steps.keep(kept)
             self._slots = [self._slots[slot] for slot in kept]
 
-    def _run(self, active: Sequence[Walk]) -> None:
-        """Step until the first client comes to the end of its tape."""
-        watching = any(walk.watching for walk in active)
-        limit = LONGEST_WATCH if watching else LONGEST_RUN
-        count = min(limit, *(walk.remaining for walk in active))
-        tape = self._tape(count)
-        shown = self._steps.run(tape, self._setting.task.head_width if watching else 0)
+    def _run(self, present: Sequence[Walk]) -> None:
+        """Step until the first client comes to the end of its tape or of its rest."""
+        active = [walk for walk in present if walk.remaining]
+        ends = [walk.remaining or walk.rest for walk in present]
+        if active:
+            watching = any(walk.watching for walk in active)
+            count = min(LONGEST_WATCH if watching else LONGEST_RUN, *ends)
+            tape = self._tape(count)
+            shown = self._steps.run(tape, self._setting.task.head_width if watching else 0)
+        else:  # nobody has anything to do: the first to end its rest need not wait for steps
+            count, shown = min(ends), []
         for slot, walk in enumerate(self._slots):
-            if walk is not None:
+            if walk is None:
+                continue
+            if walk.remaining:
                 walk.move(count, _of_slot(shown, slot, len(self._slots)) if shown else None)
+            else:
+                walk.rest -= count
 
     def _tape(self, count: int) -> Tape:
         batch = self._setting.settings.batch_size
@@ -109,7 +120,7 @@ class Block:
         coefficient = np.zeros((count, len(self._slots), batch), np.float32)
         pulls = np.zeros(len(self._slots), np.float32)
         for slot, walk in enumerate(self._slots):
-            if walk is not None:
+            if walk is not None and walk.remaining:
                 index, own = walk.next_steps(count)
                 rows[:, slot], coefficient[:, slot] = index + walk.first_row, own
                 pulls[slot] = self._setting.settings.learning_rate * walk.assignment.plan.prox_mu

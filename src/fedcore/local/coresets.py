@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -47,32 +48,54 @@ class Coresets:
             phase: its number within the plan.
             watched: gradients from the phase before, if they were collected.
         """
+        return self.prepare(assignment, phase, watched)()
+
+    def prepare(
+        self, assignment: Assignment, phase: int, watched: Watched | None = None
+    ) -> Callable[[], Samples]:
+        """The same, with the choice still to be made by a call, on any thread.
+
+        What has to come from a device is fetched here: a thread that touches a GPU while another
+        records a graph spoils the recording.
+        """
         spec = assignment.plan.phases[phase].coreset
         client = assignment.client_id
         if spec is None:
-            return Samples.everything(len(self._clients[client]))
-        if not asks_nothing_of_the_model(spec) or spec.proxy == NONE:
-            # A new one every round: gradients change, and so should a random draw.
-            path = ("coreset", assignment.round_number, client)
-            return self._build(assignment, spec, watched, *path)
+            return partial(Samples.everything, len(self._clients[client]))
+        if not asks_nothing_of_the_model(spec):
+            candidates = self._candidates(assignment, spec, watched)
+            # A new one every round, because gradients change.
+            return partial(self._build, assignment, spec, candidates, assignment.round_number)
+        return partial(self._by_inputs, assignment, spec)
+
+    def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
+        client = assignment.client_id
+        if spec.proxy == NONE:  # a random draw should change from round to round
+            candidates = self._candidates(assignment, spec, None)
+            return self._build(assignment, spec, candidates, assignment.round_number)
         # Distances between inputs are the same in every round, and so is the coreset: they are
         # computed once per client and budget, and what is kept is the answer, not a matrix.
         if (client, spec) not in self._kept:
-            self._kept[client, spec] = self._build(assignment, spec, None, "coreset", client)
+            candidates = self._candidates(assignment, spec, None)
+            self._kept[client, spec] = self._build(assignment, spec, candidates)
         return self._kept[client, spec]
 
-    def _build(
-        self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, *path: str | int
-    ) -> Samples:
+    def _candidates(
+        self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None
+    ) -> Candidates:
         data = self._clients[assignment.client_id]
         space = self._space(data, spec, watched)
         labels = data.labels.to(space.factors[0].device)
-        candidates = Candidates(
+        return Candidates(
             space,
             labels=labels,
             losses=None if watched is None else watched.gradients.losses.to(labels.device),
         )
-        generator = stream(assignment.seed, *path)
+
+    def _build(
+        self, assignment: Assignment, spec: CoresetSpec, candidates: Candidates, *path: int
+    ) -> Samples:
+        generator = stream(assignment.seed, "coreset", *path, assignment.client_id)
         coreset = build_coreset(candidates, spec.budget, spec.selector, generator)
         return Samples(
             coreset.indices.cpu().numpy().astype(np.int64),

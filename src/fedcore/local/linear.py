@@ -17,6 +17,7 @@ from torch import nn
 
 from fedcore.compiled import have_numba
 from fedcore.local.coresets import Coresets, asks_nothing_of_the_model
+from fedcore.local.selections import Selections
 from fedcore.local.sequential import SequentialExecutor, phase_schedule
 from fedcore.models.logistic import LinearClassifier
 from fedcore.task import Task
@@ -26,6 +27,7 @@ from fedcore.types import (
     ClientId,
     LocalUpdate,
     Params,
+    SelectionTime,
     TrainingSettings,
 )
 
@@ -52,12 +54,19 @@ class LinearExecutor:
         self._sigmoid = isinstance(task.model, LinearClassifier) and task.model.sigmoid
         self._arrays = {client: _arrays(data) for client, data in clients.items()}
         self._settings = settings
-        self._coresets = Coresets(clients)
+        self._selections = Selections(Coresets(clients))
         self._threads = threads or os.cpu_count() or 1
-        self._plain = SequentialExecutor(task, clients, settings)
+        # Gradient proxies come out of the plain loop's backward passes.
+        self._plain = SequentialExecutor(task, clients, settings, self._selections)
+
+    @property
+    def selection(self) -> SelectionTime:
+        """What choosing coresets took so far."""
+        return self._selections.time
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; threads change the time, never the result."""
+        self._selections.side_by_side = max(1, min(self._threads, len(assignments)))
         if self._threads == 1:
             return [self._train(params, assignment) for assignment in assignments]
         with ThreadPoolExecutor(self._threads) as pool:
@@ -73,12 +82,11 @@ class LinearExecutor:
         from fedcore.local.linear_kernel import train_linear
 
         if not self._can_compile(assignment):
-            # Gradient proxies come out of the plain loop's backward passes.
             return self._plain.run(params, [assignment])[0]
         x, y = self._arrays[assignment.client_id]
         batch_size = self._settings.batch_size
         phases = range(len(assignment.plan.phases))
-        samples = [self._coresets.for_phase(assignment, number) for number in phases]
+        samples = [self._selections.begin(assignment, number)() for number in phases]
         # Phases are one tape: a linear model's coresets do not wait for its gradients.
         tapes = [
             phase_schedule(assignment, number, samples[number], batch_size) for number in phases

@@ -16,6 +16,7 @@ from fedcore.coreset.proxies import HeadGradients
 from fedcore.local.coresets import Coresets, Watched, asks_nothing_of_the_model
 from fedcore.local.gradient_error import full_gradient_error
 from fedcore.local.schedule import BatchSchedule, Samples, schedule
+from fedcore.local.selections import Selections
 from fedcore.local.step import Batch, StepRule, step, step_and_watch
 from fedcore.seeding import stream
 from fedcore.task import Task
@@ -26,6 +27,7 @@ from fedcore.types import (
     LocalUpdate,
     Params,
     Phase,
+    SelectionTime,
     TrainingSettings,
 )
 
@@ -34,13 +36,22 @@ class SequentialExecutor:
     """Trains every assignment in turn."""
 
     def __init__(
-        self, task: Task, clients: Mapping[ClientId, ClientData], settings: TrainingSettings
+        self,
+        task: Task,
+        clients: Mapping[ClientId, ClientData],
+        settings: TrainingSettings,
+        selections: Selections | None = None,
     ) -> None:
-        """Bind the model's recipe, the data and how steps are taken."""
+        """Bind the model's recipe, the data, how steps are taken, and who chooses coresets."""
         self._task = task
         self._clients = clients
         self._settings = settings
-        self._coresets = Coresets(clients)
+        self._selections = selections or Selections(Coresets(clients))
+
+    @property
+    def selection(self) -> SelectionTime:
+        """What choosing coresets took so far."""
+        return self._selections.time
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
@@ -57,7 +68,7 @@ class SequentialExecutor:
             if phase.forward_price is not None:
                 watched = self._scan(update.params, data)
                 continue
-            samples = self._coresets.for_phase(assignment, number, watched)
+            samples = self._selections.begin(assignment, number, watched)()
             if phase.coreset is not None:
                 update = measured(self._task, update, data, samples, self._settings)
             tape = phase_schedule(assignment, number, samples, self._settings.batch_size)

@@ -21,6 +21,7 @@ from fedcore.local.captured import CapturedSteps
 from fedcore.local.coresets import Coresets
 from fedcore.local.forms import form_of
 from fedcore.local.pool import Pool
+from fedcore.local.selections import Selections
 from fedcore.local.steps import EagerSteps, Steps
 from fedcore.local.walk import Setting, steps_of
 from fedcore.task import Task
@@ -30,6 +31,7 @@ from fedcore.types import (
     ClientId,
     LocalUpdate,
     Params,
+    SelectionTime,
     TrainingSettings,
 )
 
@@ -64,13 +66,21 @@ class VectorisedExecutor:
         self._task = task
         self._clients = clients
         self._settings = settings
-        self._coresets = Coresets(clients)
         self._device = torch.device(device)
         self._block = block
         self._threads = (threads or os.cpu_count() or 1) if self._device.type == "cpu" else 1
         self._own = threading.local()
         self._workers: ThreadPoolExecutor | None = None
         self.effort = Effort()
+        # A block of one client has nobody to train while it chooses.
+        alone = block == 1 or (self._device.type == "cpu" and self._threads == 1)
+        choosing = 0 if alone else threads or os.cpu_count() or 1
+        self._selections = Selections(Coresets(clients), choosing)
+
+    @property
+    def selection(self) -> SelectionTime:
+        """What choosing coresets took so far."""
+        return self._selections.time
 
     @property
     def padding_share(self) -> float:
@@ -80,6 +90,7 @@ class VectorisedExecutor:
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; blocks change the time, never the result."""
         blocks = self._blocks(assignments)
+        self._selections.side_by_side = max(1, min(self._threads, len(blocks)))
         if self._threads == 1 or len(blocks) == 1:
             trained = [self._train(params, block) for block in blocks]
         else:
@@ -131,6 +142,6 @@ class VectorisedExecutor:
             pool = Pool(self._device)
             kind = CapturedSteps if self._device.type == "cuda" else EagerSteps
             steps = kind(form_of(task), pool, self._settings.learning_rate)
-            self._own.tools = Setting(task, self._coresets, self._settings), pool, steps
+            self._own.tools = Setting(task, self._selections, self._settings), pool, steps
         tools: tuple[Setting, Pool, Steps] = self._own.tools
         return tools

@@ -5,6 +5,7 @@ The decisions are those of ``SequentialExecutor``; only who takes the steps diff
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +14,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import HeadGradients
-from fedcore.local.coresets import Coresets, Watched
+from fedcore.coreset.proxies import NONE, HeadGradients
+from fedcore.local.coresets import Watched, asks_nothing_of_the_model
 from fedcore.local.schedule import BatchSchedule
+from fedcore.local.selections import Pending, Selections
 from fedcore.local.sequential import measured, must_watch, phase_schedule
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
 SCAN_CHUNK = 128  # samples of a forward-only pass at a time: it changes no result
+
+# A client whose coreset is being chosen rests for this share of the steps of one epoch, ready or
+# not. Were it to go on as soon as the choice is there, timing would say who is stepped together
+# with whom, and with that how libraries round.
+REST = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,7 @@ class Setting:
     """What all clients of a block share."""
 
     task: Task
-    coresets: Coresets
+    selections: Selections
     settings: TrainingSettings
 
 
@@ -53,7 +60,10 @@ class Walk:
         self._watched: Watched | None = None
         self._seen: list[HeadGradients] = []
         self._order: list[Tensor] = []
+        self._pending: Pending | None = None
+        self._early: dict[int, Pending] = {}
         self._update = LocalUpdate(assignment.client_id, {}, len(data))
+        self.rest = 0  # steps of the others until this client goes on
 
     @property
     def remaining(self) -> int:
@@ -77,8 +87,27 @@ class Walk:
             self._order.append(torch.from_numpy(index.ravel()[real]))
         self._position += count
 
-    def next_phase(self, params: Params, setting: Setting) -> bool:
-        """Go on to the next tape, if there is one; ``params`` are the client's own, now."""
+    def look_ahead(self, setting: Setting) -> None:
+        """Begin to choose the coresets of later phases that need no gradients."""
+        for number, phase in enumerate(self.assignment.plan.phases):
+            spec = phase.coreset
+            if number > 0 and spec is not None and asks_nothing_of_the_model(spec):
+                self._early[number] = setting.selections.begin(self.assignment, number)
+
+    def go_on(self, params: Params, setting: Setting) -> bool:
+        """Take the next tape, or rest while it is chosen; False where there is none.
+
+        Args:
+            params: the client's own, now; they do not move while it rests.
+            setting: what the block shares.
+        """
+        if self._pending is None and not self._next_phase(params, setting):
+            return False
+        if self.rest == 0:
+            self._take_tape(params, setting)
+        return True
+
+    def _next_phase(self, params: Params, setting: Setting) -> bool:
         phases = self.assignment.plan.phases
         if self.watching:
             gradients = HeadGradients.gather(self._seen, torch.cat(self._order))
@@ -92,16 +121,29 @@ class Walk:
             self._phase += 1
         if self._phase >= len(phases):
             return False
-        self._begin(params, setting)
+        self._begin(setting)
         return True
 
     def update(self, params: Params) -> LocalUpdate:
         """The client's answer."""
         return replace(self._update, params=params)
 
-    def _begin(self, params: Params, setting: Setting) -> None:
+    def _begin(self, setting: Setting) -> None:
+        """Begin to choose what the phase trains on, and rest if that takes time."""
+        number, spec = self._phase, self.assignment.plan.phases[self._phase].coreset
+        if number in self._early:
+            self._pending = self._early.pop(number)
+            return
+        self._pending = setting.selections.begin(self.assignment, number, self._watched)
+        if spec is not None and spec.proxy != NONE:
+            steps = -(-len(self._data) // setting.settings.batch_size)
+            self.rest = math.ceil(REST * steps)
+
+    def _take_tape(self, params: Params, setting: Setting) -> None:
+        assert self._pending is not None  # a phase was begun
         number, phases = self._phase, self.assignment.plan.phases
-        samples = setting.coresets.for_phase(self.assignment, number, self._watched)
+        samples = self._pending()
+        self._pending = None
         if phases[number].coreset is not None:
             now = replace(self._update, params=params)
             self._update = measured(setting.task, now, self._data, samples, setting.settings)

@@ -18,7 +18,7 @@ NEEDED = ("benchmark", "strategy", "stragglers", "seed", "round", "round_time", 
 def to_row(key: RunKey, record: RoundRecord) -> Row:
     """One line of ``rounds.jsonl``; times in units of the deadline.
 
-    ``wall_seconds`` comes last and is all that differs between two runs with one seed.
+    What begins with ``wall_`` comes last and is all that differs between two runs with one seed.
     """
     clients = [
         {
@@ -50,6 +50,9 @@ def to_row(key: RunKey, record: RoundRecord) -> Row:
         "left_out": len(record.clients) - working,
         "rejected": record.rejected,
         "clients": clients,
+        "wall_selection_seconds": round(record.selection_seconds, 6),
+        "wall_waited_seconds": round(record.waited_seconds, 6),
+        "wall_evaluation_seconds": round(record.evaluation_seconds, 6),
         "wall_seconds": round(record.wall_seconds, 6),
     }
 

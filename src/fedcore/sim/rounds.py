@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import os
 import time
 from collections.abc import Iterator, Mapping
+
+import torch
 
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.local.choose import choose_device, choose_executor
+from fedcore.local.forms import scores_of
 from fedcore.seeding import stream
-from fedcore.server.evaluate import draw, evaluate, pool
+from fedcore.server.evaluate import Evaluator, draw, pool
 from fedcore.server.round import RoundSettings, run_round
 from fedcore.sim.cohort import draw_cohort
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import CapabilityLaw, Fleet, build_fleet
+from fedcore.task import Task
 from fedcore.types import (
     ClientData,
     ClientId,
@@ -67,18 +73,22 @@ def simulate_rounds(
     )
     train, test = _measured_on(federation, experiment)
     train, test = train.to(device), None if test is None else test.to(device)
+    evaluator = _evaluator(federation.task, device, experiment.threads)
     done, params = start if start is not None else (0, federation.initial)
     params = {name: value.to(device) for name, value in params.items()}
     for number in range(done + 1, experiment.rounds + 1):
-        began = time.perf_counter()
+        began, before = time.perf_counter(), copy.copy(executor.selection)
         drawn = draw_cohort(
             experiment.selection, sizes, experiment.clients_per_round, number, run.seed
         )
         cohort = {client: (fleet.profiles[client], copies) for client, copies in drawn.items()}
         outcome = run_round(number, params, cohort, strategy, executor, settings)
         params = dict(outcome.params)
-        trained = evaluate(federation.task, params, train)
-        tested = evaluate(federation.task, params, test) if test is not None else None
+        _wait_for(device)  # else what is left of the training would count as evaluation
+        executed = time.perf_counter()
+        trained = evaluator.score(params, train)
+        tested = evaluator.score(params, test) if test is not None else None
+        ended = time.perf_counter()
         record = RoundRecord(
             number=number,
             seconds=outcome.seconds,
@@ -89,9 +99,23 @@ def simulate_rounds(
             train_accuracy=trained.accuracy,
             test_loss=tested.loss if tested else None,
             test_accuracy=tested.accuracy if tested else None,
-            wall_seconds=time.perf_counter() - began,
+            wall_seconds=ended - began,
+            selection_seconds=executor.selection.work - before.work,
+            waited_seconds=executor.selection.waited - before.waited,
+            evaluation_seconds=ended - executed,
         )
         yield record, {name: value.cpu() for name, value in params.items()}
+
+
+def _evaluator(task: Task, device: torch.device, threads: int) -> Evaluator:
+    """Forward passes on every core that may be used; a GPU has enough to do with one."""
+    count = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
+    return Evaluator([scores_of(copy.deepcopy(task), device) for _ in range(count)])
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _measured_on(
