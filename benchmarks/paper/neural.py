@@ -30,8 +30,7 @@ _MNIST = {"benchmark": "mnist", "rounds": 30, "evaluate_samples": 10000}
 _CORE = {"strategies": "fedcore", "stragglers": 30}
 _SHAKESPEARE = {
     "benchmark": "shakespeare",
-    "rounds": 20,
-    "epochs": 2,
+    "rounds": 15,
     "selection": "uniform",
     "evaluate_samples": 10000,
     "stragglers": 30,
@@ -61,6 +60,9 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
     "shakespeare": {
         "core": {**_SHAKESPEARE, "strategies": "fedcore"},
         "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
+        "others": {**_SHAKESPEARE, "strategies": "fedprox,fedavg-ds"},
+        "random": {**_SHAKESPEARE, "strategies": "fedcore", "selector": "uniform"},
+        "exact": {**_SHAKESPEARE, "strategies": "fedcore", "gradients": "exact"},
     },
 }
 
