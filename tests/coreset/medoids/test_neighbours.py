@@ -33,8 +33,11 @@ def test_neighbours_are_those_of_brute_force(family, k, keep_own):
         index = index_of(rows, members)
         points, distances = nearest(rows, np.arange(count), index, k, keep_own=keep_own)
         hidden = brute_force(rows, members, keep_own)
-        np.testing.assert_array_equal(distances, np.sort(hidden, axis=1)[:, :k])
-        np.testing.assert_array_equal(distances, np.take_along_axis(hidden, points, axis=1))
+        # Pairs of long vectors are summed up in another order than rows of the matrix.
+        close = {"rtol": 1e-5, "atol": 1e-5 * float(distances.max())}
+        close = {"rtol": 0.0} if rows.right.shape[1] == 0 else close
+        np.testing.assert_allclose(distances, np.sort(hidden, axis=1)[:, :k], **close)
+        np.testing.assert_allclose(distances, np.take_along_axis(hidden, points, axis=1), **close)
         assert all(len(set(row)) == k for row in points.tolist())
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.coreset.medoids.rotation import SHORT, turned
+from fedcore.coreset.medoids.rotation import LEADING, SHORT, leading, turned
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.metric import Euclidean, OuterProduct
 
@@ -40,3 +40,15 @@ def test_long_gradients_are_solved_like_short_ones(path):
     basis = np.linalg.qr(RNG.normal(size=(200, 8)))[0].T
     long = solve((small @ basis).astype(np.float32), 300, path=path)
     assert long.objective == pytest.approx(solve(small, 300, path=path).objective, rel=5e-3)
+
+
+@pytest.mark.parametrize("width", [3, LEADING, 200])
+def test_a_few_directions_bound_distances_from_both_sides(width):
+    scales = 10.0 ** -np.linspace(0, 3, width)
+    rows = (RNG.normal(size=(60, width)) * scales + 1).astype(np.float32)
+    head, tail = leading(rows)
+    assert head.shape == (60, min(width, LEADING))
+    exact = torch.cdist(torch.from_numpy(rows).double(), torch.from_numpy(rows).double()).numpy()
+    short = torch.cdist(torch.from_numpy(head).double(), torch.from_numpy(head).double()).numpy()
+    assert (short <= exact * (1 + 1e-5) + 1e-5).all()
+    assert (np.sqrt(short**2 + (tail[:, None] + tail) ** 2) >= exact * (1 - 1e-5)).all()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.rotation import leading
 from fedcore.coreset.metric import Metric
 
 LEAF = 64  # points a leaf: four 512-bit vectors of float32
@@ -35,6 +36,8 @@ class Rows(NamedTuple):
     right: Floats  # [n, d]
     norm_left: Floats  # [n] squared norms, for outer products
     norm_right: Floats  # [n]
+    head: Floats  # [n, h] the second factor on a few directions, for outer products
+    tail: Floats  # [n] no less than the norm of what those leave of it
 
 
 class Leaves(NamedTuple):
@@ -44,6 +47,8 @@ class Leaves(NamedTuple):
     right: Floats  # [leaves, d, 64]
     norm_left: Floats  # [leaves, 64]
     norm_right: Floats  # [leaves, 64]
+    head: Floats  # [leaves, h, 64]
+    tail: Floats  # [leaves, 64]
 
 
 def rows_of(metric: Metric) -> Rows:
@@ -54,7 +59,7 @@ def rows_of(metric: Metric) -> Rows:
         head, none = HEAD if rows_left.shape[1] > HEAD + 8 else None, np.zeros(0, np.float32)
         first = np.ascontiguousarray(rows_left[:, :head])
         rest = np.ascontiguousarray(rows_left[:, first.shape[1] :])
-        return Rows(first, rest, none, none)
+        return Rows(first, rest, none, none, none[:, None], none)
     # The constant 1 of a bias must shrink with the inputs; as a column, it does.
     inputs = right.cpu().numpy()
     if metric.bias:
@@ -65,6 +70,7 @@ def rows_of(metric: Metric) -> Rows:
         rows_right,
         np.einsum("ij,ij->i", rows_left, rows_left),
         np.einsum("ij,ij->i", rows_right, rows_right),
+        *leading(rows_right),
     )
 
 
@@ -81,14 +87,19 @@ def _scaled(values: Floats) -> Floats:
 def take_rows(rows: Rows, order: NDArray[np.integer]) -> Rows:
     """Return some of the points, in the given order."""
     if not len(rows.norm_left):
-        return Rows(rows.left[order], rows.right[order], rows.norm_left, rows.norm_right)
+        return Rows(rows.left[order], rows.right[order], *rows[2:])
     return Rows(*(values[order] for values in rows))
 
 
 def leaves_of(rows: Rows) -> Leaves:
     """Lay the points out in leaves of 64 consecutive ones."""
     return Leaves(
-        _blocks(rows.left), _blocks(rows.right), _runs(rows.norm_left), _runs(rows.norm_right)
+        _blocks(rows.left),
+        _blocks(rows.right),
+        _runs(rows.norm_left),
+        _runs(rows.norm_right),
+        _blocks(rows.head),
+        _runs(rows.tail),
     )
 
 

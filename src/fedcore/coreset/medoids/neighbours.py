@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.bounds import Index, Ints, bounds_of, by_nearness, group_of
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Rows, squared_to_leaf
+from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Rows, accumulate, squared_to_leaf
+from fedcore.coreset.medoids.visits import squared_to_visitors
 
 EVERY = 1 << 30  # as many leaves as there are
 
@@ -52,6 +53,23 @@ def _thin(keys: Keys, row: int, count: int, wanted: int, slack: int) -> int:
         keys[row, kept] = key
         kept += key <= high
     return kept
+
+
+@compiled
+def _furthest(keys: Keys, row: int, count: int) -> np.uint32:
+    """Return the bits of the largest squared distance among keys[row, :count]."""
+    largest = np.uint64(0)
+    for i in range(count):
+        largest = max(largest, keys[row, i])
+    return np.uint32(largest >> np.uint64(32))
+
+
+@inlined
+def _largest(values: Floats) -> np.float32:
+    largest: np.float32 = values[0]
+    for i in range(len(values)):
+        largest = max(largest, values[i])
+    return largest
 
 
 @inlined
@@ -129,7 +147,9 @@ def search_run(
     worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
     worst[:count] = FAR
     worst[count:] = -1.0  # nobody
-    squared, rest = np.empty(LEAF, np.float32), np.empty(LEAF, np.float32)
+    plain = rows.right.shape[1] == 0  # short vectors, of which all coordinates are looked at
+    found = np.empty((0 if plain else LEAF, LEAF), np.float32)
+    squared = np.empty(LEAF, np.float32)
     squared_bits, worst_bits = squared.view(np.uint32), worst.view(np.uint32)
     group = group_of(rows, queries, index)
     bounds = np.empty(LEAF, np.float32)
@@ -137,9 +157,7 @@ def search_run(
     looked_at = 0
     for leaf in by_nearness(group.near):
         # Rounding may push a bound above the distance it bounds: allow for that.
-        furthest = worst[0]
-        for q in range(LEAF):
-            furthest = max(furthest, worst[q])
+        furthest = _largest(worst)
         if group.least[leaf] * np.float32(0.9999) > furthest:
             continue
         looked_at += 1
@@ -151,17 +169,21 @@ def search_run(
             # Written always, kept by moving on, as in _collect.
             visitors[visiting] = q
             visiting += bounds[q] * np.float32(0.9999) <= worst[q]
+        if not plain:
+            visiting = squared_to_visitors(
+                rows, queries, visitors, visiting, index, leaf, worst, found
+            )
         for visitor in range(visiting):
             q = visitors[visitor]
-            if not squared_to_leaf(rows, queries[q], index.leaves, leaf, squared, rest, worst[q]):
-                continue
+            if plain:
+                accumulate(index.leaves.left, leaf, rows.left, queries[q], squared)
+            else:
+                for j in range(LEAF):
+                    squared[j] = found[visitor, j]
             held[q] = _collect(keys, q, held[q], squared_bits, index, leaf, worst_bits[q])
             if held[q] > room:
                 held[q] = _thin(keys, q, held[q], wanted, wanted // 4)
-                largest = np.uint64(0)
-                for i in range(held[q]):
-                    largest = max(largest, keys[q, i])
-                worst_bits[q] = np.uint32(largest >> np.uint64(32))
+                worst_bits[q] = _furthest(keys, q, held[q])
     for q in range(count):
         if held[q] > wanted + 8:
             held[q] = _thin(keys, q, held[q], wanted, 8)
