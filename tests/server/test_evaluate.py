@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedcore.seeding import stream
 from fedcore.server import evaluate as module
-from fedcore.server.evaluate import evaluate, pool
+from fedcore.server.evaluate import draw, draw_from, evaluate, evaluate_each, pool
 from fedcore.task import Task
 
 
@@ -47,3 +48,23 @@ def test_pooled_loss_weighs_clients_by_their_samples(build_client):
     apart = [evaluate(task, params, client).loss for client in clients]
     together = evaluate(task, params, pool(clients)).loss
     assert together == pytest.approx(0.25 * apart[0] + 0.75 * apart[1])
+
+
+def test_one_client_after_another_is_the_same_as_all_in_one_piece(build_client):
+    task = Task(nn.Linear(3, 2))
+    params = task.initial_params()
+    clients = [build_client(5), build_client(15, seed=1)]
+    apart = evaluate_each(task, params, iter(clients))
+    together = evaluate(task, params, pool(clients))
+    assert apart.loss == pytest.approx(together.loss)
+    assert apart.accuracy == together.accuracy
+
+
+@pytest.mark.parametrize("count", [1, 7, 33])
+def test_drawing_from_clients_is_drawing_from_their_pool(build_client, count):
+    clients = {n: build_client(size, seed=n) for n, size in enumerate((4, 1, 9, 20))}
+    sizes = {n: len(data) for n, data in clients.items()}
+    pieces = draw_from(clients, sizes, count, stream(0, "evaluate", "train"))
+    whole = draw(pool(clients.values()), count, stream(0, "evaluate", "train"))
+    assert pieces.x.equal(whole.x)
+    assert pieces.y.equal(whole.y)
