@@ -79,7 +79,8 @@ def deadline(profiles: Mapping[ClientId, ClientProfile], stragglers: float, epoc
             f"stragglers must be a percentage above 0 and below 100, got {stragglers:g}; "
             "10 and 30 are the paper's"
         )
-    full = [client.seconds(epochs * client.num_samples) for client in profiles.values()]
+    seconds = (client.seconds(epochs * client.num_samples) for client in profiles.values())
+    full = np.fromiter(seconds, float, len(profiles))
     return float(np.percentile(full, 100 - stragglers))
 
 
