@@ -2,10 +2,12 @@
 
 from fedcore.coreset.metric import Euclidean, OuterProduct
 from fedcore.coreset.public import coreset_for, select_coreset
+from fedcore.data._clients import LazyClients
 from fedcore.sim.history import History
 from fedcore.sim.simulate import simulate
 from fedcore.types import (
     SIT_OUT,
+    ClientData,
     ClientProfile,
     Coreset,
     CoresetSpec,
@@ -19,11 +21,13 @@ from fedcore.version import __version__
 
 __all__ = [
     "SIT_OUT",
+    "ClientData",
     "ClientProfile",
     "Coreset",
     "CoresetSpec",
     "Euclidean",
     "History",
+    "LazyClients",
     "LocalPlan",
     "LocalUpdate",
     "OuterProduct",

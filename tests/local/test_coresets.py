@@ -56,3 +56,15 @@ def test_a_phase_without_a_coreset_is_everything(build_client):
 )
 def test_what_can_be_had_without_a_pass_of_the_model(selector, proxy, expected):
     assert asks_nothing_of_the_model(CoresetSpec(1, selector, proxy)) is expected
+
+
+def test_kept_coresets_do_not_grow_with_the_fleet(build_client, monkeypatch):
+    monkeypatch.setattr(coresets, "MOST_KEPT", 20)
+    clients = {n: build_client(30, seed=n) for n in range(10)}
+    source = Coresets(clients)
+    spec = CoresetSpec(6, "kmedoids", "input")
+    for client in (*range(10), 0):
+        samples = source.for_phase(assignment(1, spec, client), 1)
+        expected = Coresets(clients).for_phase(assignment(1, spec, client), 1)
+        assert samples.indices.tolist() == expected.indices.tolist()
+        assert sum(len(kept.indices) for kept in source._kept.values()) <= 20

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedcore.seeding import stream
 from fedcore.server import evaluate as module
-from fedcore.server.evaluate import Evaluator, evaluate, pool
+from fedcore.server.evaluate import Evaluator, draw, draw_from, evaluate, pool
 from fedcore.task import Task
 
 
@@ -80,3 +81,23 @@ def test_the_loss_is_the_cross_entropy(build_client):
     data = build_client(50)
     expected = nn.functional.cross_entropy(task.logits(params, data.x), data.y)
     assert evaluate(task, params, data).loss == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_one_client_after_another_is_the_same_as_all_in_one_piece(build_client):
+    task = Task(nn.Linear(3, 2))
+    params = task.initial_params()
+    clients = [build_client(5), build_client(15, seed=1)]
+    apart = Evaluator([task.logits]).score_each(params, iter(clients))
+    together = evaluate(task, params, pool(clients))
+    assert apart.loss == pytest.approx(together.loss)
+    assert apart.accuracy == together.accuracy
+
+
+@pytest.mark.parametrize("count", [1, 7, 33])
+def test_drawing_from_clients_is_drawing_from_their_pool(build_client, count):
+    clients = {n: build_client(size, seed=n) for n, size in enumerate((4, 1, 9, 20))}
+    sizes = {n: len(data) for n, data in clients.items()}
+    pieces = draw_from(clients, sizes, count, stream(0, "evaluate", "train"))
+    whole = draw(pool(clients.values()), count, stream(0, "evaluate", "train"))
+    assert pieces.x.equal(whole.x)
+    assert pieces.y.equal(whole.y)

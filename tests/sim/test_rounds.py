@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedcore.config import PRESETS, Experiment
+from fedcore.data._clients import LazyClients
 from fedcore.errors import BadOption
 from fedcore.sim import rounds as module
 from fedcore.sim.federation import federation_from_model
@@ -104,3 +105,49 @@ def test_a_round_says_what_of_its_real_time_went_where(federation):
     for record in (first, last):
         assert 0 < record.evaluation_seconds < record.wall_seconds
         assert record.waited_seconds < record.wall_seconds
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def on_demand(federation, asked):
+    """The same federation, its clients loaded when asked for."""
+    clients = federation.dataset.clients
+
+    def load(client):
+        asked.append(client)
+        return clients[client]
+
+    lazy = LazyClients([len(data) for data in clients.values()], load)
+    return dataclasses.replace(
+        federation, dataset=dataclasses.replace(federation.dataset, clients=lazy)
+    )
+
+
+@pytest.mark.parametrize("executor", ["auto", "sequential", "vectorised"])
+@pytest.mark.parametrize("samples", [0, 40])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_clients_loaded_on_demand_train_the_same(
+    federation, on_demand, executor, samples, strategy
+):
+    experiment = dataclasses.replace(SMALL, executor=executor, evaluate_samples=samples)
+    kept, lazy = (run(f, strategy, experiment) for f in (federation, on_demand))
+    assert torch.equal(kept[-1][1]["linear.weight"], lazy[-1][1]["linear.weight"])
+    assert kept[-1][0].train_loss == pytest.approx(lazy[-1][0].train_loss)
+
+
+def test_only_the_cohort_is_loaded_once_a_round(federation, on_demand, asked):
+    experiment = dataclasses.replace(SMALL, evaluate_samples=1)
+    method = build_strategy("fedcore", experiment, federation.proxy)
+    key = RunKey("test", "fedcore", 30.0, 0)
+    rounds = simulate_rounds(on_demand, experiment, key, strategy=method)
+    next(rounds)
+    for _ in range(3):
+        asked.clear()
+        record, _ = next(rounds)
+        cohort = {client.client_id for client in record.clients}
+        assert len(asked) == len(set(asked))
+        assert set(asked) <= cohort

@@ -98,3 +98,18 @@ def test_bad_clients_are_one_sentence(bad, sentence):
 def test_a_model_that_is_no_classifier_is_refused():
     with pytest.raises(BadOption, match="scores"):
         fedcore.simulate(clients(), nn.Flatten(0), **QUICK)
+
+
+def test_clients_may_be_loaded_on_demand():
+    data = [(torch.as_tensor(x).float(), torch.as_tensor(y)) for x, y in clients()]
+    lazy = fedcore.LazyClients(
+        [len(y) for _, y in data], lambda client: fedcore.ClientData(*data[client])
+    )
+    kept, loaded = (fedcore.simulate(c, network(), **QUICK) for c in (data, lazy))
+    assert all(torch.equal(kept.params[name], loaded.params[name]) for name in kept.params)
+
+
+def test_clients_loaded_on_demand_are_checked_then():
+    bad = fedcore.ClientData(torch.full((3, 4), torch.nan), torch.zeros(3, dtype=torch.long))
+    with pytest.raises(BadData, match="client 0 has NaN"):
+        fedcore.simulate(fedcore.LazyClients([3], lambda client: bad), network(), **QUICK)

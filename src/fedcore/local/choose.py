@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
+from fedcore.data._clients import LazyClients
 from fedcore.errors import BadOption
 from fedcore.local import linear
 from fedcore.local.sequential import SequentialExecutor
@@ -62,8 +63,17 @@ def choose_executor(
                 task, clients, settings, device=device, block=block, threads=threads
             )
         log.warning("clients are trained one after another: this model has no batched form")
-    on_device = {client: data.to(device) for client, data in clients.items()}
-    return SequentialExecutor(task, on_device, settings)
+    return SequentialExecutor(task, _on(device, clients), settings)
+
+
+def _on(
+    device: torch.device, clients: Mapping[ClientId, ClientData]
+) -> Mapping[ClientId, ClientData]:
+    if device.type == "cpu":
+        return clients
+    if isinstance(clients, LazyClients):
+        return clients.map(lambda client, data: data.to(device))
+    return {client: data.to(device) for client, data in clients.items()}
 
 
 def block_size(

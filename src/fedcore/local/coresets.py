@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,9 @@ from fedcore.local.schedule import Samples
 from fedcore.seeding import stream
 from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec
 
+# Samples of kept coresets, all together (16 bytes each): above it the oldest are built again.
+MOST_KEPT = 4_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Watched:
@@ -37,6 +41,8 @@ class Coresets:
         """Bind the data; it stays here."""
         self._clients = clients
         self._kept: dict[tuple[ClientId, CoresetSpec], Samples] = {}
+        self._kept_samples = 0
+        self._lock = threading.Lock()
 
     def for_phase(
         self, assignment: Assignment, phase: int, watched: Watched | None = None
@@ -75,10 +81,20 @@ class Coresets:
             return self._build(assignment, spec, candidates, assignment.round_number)
         # Distances between inputs are the same in every round, and so is the coreset: they are
         # computed once per client and budget, and what is kept is the answer, not a matrix.
-        if (client, spec) not in self._kept:
+        kept = self._kept.get((client, spec))
+        if kept is None:
             candidates = self._candidates(assignment, spec, None)
-            self._kept[client, spec] = self._build(assignment, spec, candidates)
-        return self._kept[client, spec]
+            kept = self._build(assignment, spec, candidates)
+            self._keep(client, spec, kept)
+        return kept
+
+    def _keep(self, client: ClientId, spec: CoresetSpec, samples: Samples) -> None:
+        with self._lock:
+            self._kept[client, spec] = samples
+            self._kept_samples += len(samples.indices)
+            while self._kept_samples > MOST_KEPT and len(self._kept) > 1:
+                oldest = next(iter(self._kept))
+                self._kept_samples -= len(self._kept.pop(oldest).indices)
 
     def _candidates(
         self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None

@@ -49,10 +49,10 @@ class LinearExecutor:
         *,
         threads: int = 1,
     ) -> None:
-        """Bind the data, in the flat arrays that the loop reads."""
+        """Bind the data; a client's is looked at when it trains."""
         self._names = [name for name, _ in task.model.named_parameters()]
         self._sigmoid = isinstance(task.model, LinearClassifier) and task.model.sigmoid
-        self._arrays = {client: _arrays(data) for client, data in clients.items()}
+        self._clients = clients
         self._settings = settings
         self._selections = Selections(Coresets(clients))
         self._threads = threads or os.cpu_count() or 1
@@ -76,14 +76,14 @@ class LinearExecutor:
             return [running[assignment.client_id].result() for assignment in assignments]
 
     def _work(self, assignment: Assignment) -> int:
-        return assignment.plan.work(len(self._arrays[assignment.client_id][1]))
+        return assignment.plan.work(len(self._clients[assignment.client_id]))
 
     def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
         from fedcore.local.linear_kernel import train_linear
 
         if not self._can_compile(assignment):
             return self._plain.run(params, [assignment])[0]
-        x, y = self._arrays[assignment.client_id]
+        x, y = _arrays(self._clients[assignment.client_id])
         batch_size = self._settings.batch_size
         phases = range(len(assignment.plan.phases))
         samples = [self._selections.begin(assignment, number)() for number in phases]
@@ -122,5 +122,6 @@ class LinearExecutor:
 
 
 def _arrays(data: ClientData) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The flat arrays that the loop reads; views, where the samples are stored like that."""
     x, y = data.take(slice(None))
     return x.flatten(1).to(torch.float32).contiguous().numpy(), y.to(torch.int64).numpy()

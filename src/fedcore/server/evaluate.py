@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcore.task import Task
-from fedcore.types import ClientData, Generator, Params
+from fedcore.types import ClientData, ClientId, Generator, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -50,15 +50,25 @@ class Evaluator:
 
     def score(self, params: Params, data: ClientData) -> Score:
         """L(w) = Σ_i p^i L^i(w) over the pooled samples, and the accuracy on them."""
+        return _score(self._summed(params, data), len(data))
+
+    def score_each(self, params: Params, clients: Iterable[ClientData]) -> Score:
+        """The same over clients that come one after another: no more than one is held at a time."""
+        device = next(iter(params.values())).device
+        sums, count = torch.zeros(2, dtype=torch.float64, device=device), 0
+        for data in clients:
+            sums += self._summed(params, data.to(device))
+            count += len(data)
+        return _score(sums, count)
+
+    def _summed(self, params: Params, data: ClientData) -> Tensor:
         chunk = _chunk(params)
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
             sums = _sums(self._passes[0], params, data, parts)
         else:
             sums = self._on_threads(self._workers, params, data, parts)
-        # One look at the device for all chunks
-        loss, hits = torch.stack(sums).sum(dim=0).tolist()
-        return Score(loss / len(data), hits / len(data))
+        return torch.stack(sums).sum(dim=0)
 
     def _on_threads(
         self, workers: ThreadPoolExecutor, params: Params, data: ClientData, parts: list[slice]
@@ -96,6 +106,11 @@ def _sums(
     return sums
 
 
+def _score(sums: Tensor, count: int) -> Score:
+    loss, hits = sums.tolist()  # one look at the device for all chunks
+    return Score(loss / count, hits / count)
+
+
 def _chunk(params: Params) -> int:
     first = next(iter(params.values()))
     layers = sum(value.dim() > 1 for value in params.values())
@@ -108,6 +123,26 @@ def draw(data: ClientData, count: int, generator: Generator) -> ClientData:
         return data
     chosen = np.sort(generator.choice(len(data), size=count, replace=False))
     return ClientData(*data.take(torch.from_numpy(chosen)))
+
+
+def draw_from(
+    clients: Mapping[ClientId, ClientData],
+    sizes: Mapping[ClientId, int],
+    count: int,
+    generator: Generator,
+) -> ClientData:
+    """What ``draw`` takes of all clients' samples in one piece, without making that piece."""
+    ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
+    chosen = np.sort(generator.choice(int(ends[-1]), size=count, replace=False))
+    owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
+    ids = list(sizes)
+    parts = []
+    for owner, rows in zip(owners.tolist(), np.split(chosen, first[1:]), strict=True):
+        client = ids[owner]
+        start = ends[owner] - sizes[client]
+        parts.append(clients[client].take(torch.from_numpy(rows - start)))
+    inputs, labels = zip(*parts, strict=True)
+    return ClientData(torch.cat(inputs), torch.cat(labels))
 
 
 def pool(clients: Iterable[ClientData]) -> ClientData:

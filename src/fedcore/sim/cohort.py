@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fedcore.data._clients import ClientSizes
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.types import ClientId
@@ -25,11 +26,13 @@ def draw_cohort(
     * ``uniform-by-round``: the same by NumPy's legacy generator seeded with the round number,
       whatever the experiment's seed: what the authors' code does.
 
-    The draw knows nothing of the strategy, so every strategy of a comparison sees the same.
+    The draw knows nothing of the strategy, so every strategy of a comparison sees the same. Give
+    ``ClientSizes`` to draw from a large fleet: they need no look at every client.
     """
-    clients = list(sizes)
+    known = ClientSizes.of(sizes)
+    clients = known.ids
     if selection == "proportional":
-        chances = np.array([sizes[client] for client in clients], dtype=float)
+        chances = known.counts.astype(float)
         generator = stream(seed, "cohort", round_number)
         drawn = generator.choice(len(clients), size=count, p=chances / chances.sum())
     elif selection in ("uniform", "uniform-by-round"):

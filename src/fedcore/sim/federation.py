@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from fedcore import plugins
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
+from fedcore.data._clients import LazyClients
 from fedcore.errors import BadData
 from fedcore.task import Task
-from fedcore.types import ClientData, FederatedDataset, Params
+from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Federation:
 
 def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int) -> Federation:
     """Data plus the named model, initialised from ``seed``."""
-    check_dataset(dataset)
+    dataset = check_dataset(dataset)
     module = plugins.load("model", model_name)
     example = next(iter(dataset.clients.values())).take(slice(0, 1))[0][0]
     with torch.random.fork_rng(devices=[]):
@@ -48,14 +49,26 @@ def natural_proxy(model: nn.Module) -> str:
     return STATIC if convex else LAST_LAYER_INPUT
 
 
-def check_dataset(dataset: FederatedDataset) -> None:
-    """Refuse data that no model can train on, naming the client that has it."""
+def check_dataset(dataset: FederatedDataset) -> FederatedDataset:
+    """Refuse data that no model can train on, naming the client that has it.
+
+    Returns:
+        The dataset; clients that are loaded on demand are checked when that happens.
+    """
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
-    for client, data in dataset.clients.items():
-        _check_data(f"client {client}", data, dataset.num_classes)
     if dataset.test is not None:
         _check_data("the test set", dataset.test, dataset.num_classes)
+
+    def check(client: ClientId, data: ClientData) -> ClientData:
+        _check_data(f"client {client}", data, dataset.num_classes)
+        return data
+
+    if isinstance(dataset.clients, LazyClients):
+        return replace(dataset, clients=dataset.clients.map(check))
+    for client, data in dataset.clients.items():
+        check(client, data)
+    return dataset
 
 
 def _check_data(owner: str, data: ClientData, num_classes: int) -> None:

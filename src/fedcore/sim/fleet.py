@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.data._clients import ClientSizes
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.types import ClientId, ClientProfile
 
 CAPABILITIES = ("normal", "size-linked", "equal")
+
+
+class Profiles(Mapping[ClientId, ClientProfile]):
+    """Profiles made when asked for, from two arrays: a fleet may be large."""
+
+    def __init__(self, sizes: ClientSizes, speeds: NDArray[np.float64]) -> None:
+        """Bind sizes and capabilities, which stand in the same order."""
+        self._sizes = sizes
+        self._speeds = speeds
+
+    def __getitem__(self, client: ClientId) -> ClientProfile:
+        place = self._sizes.place(client)
+        return ClientProfile(int(self._sizes.counts[place]), float(self._speeds[place]))
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +67,8 @@ def build_fleet(
     seed: int,
 ) -> Fleet:
     """Give every client a capability, and set τ by the share of stragglers."""
-    speeds = _capabilities(np.array(list(sizes.values()), dtype=float), law, seed)
-    profiles = {
-        client: ClientProfile(size, float(speed))
-        for (client, size), speed in zip(sizes.items(), speeds, strict=True)
-    }
+    known = ClientSizes.of(sizes)
+    profiles = Profiles(known, _capabilities(known.counts.astype(float), law, seed))
     return Fleet(profiles, deadline(profiles, stragglers, epochs))
 
 
@@ -62,7 +79,8 @@ def deadline(profiles: Mapping[ClientId, ClientProfile], stragglers: float, epoc
             f"stragglers must be a percentage above 0 and below 100, got {stragglers:g}; "
             "10 and 30 are the paper's"
         )
-    full = [client.seconds(epochs * client.num_samples) for client in profiles.values()]
+    seconds = (client.seconds(epochs * client.num_samples) for client in profiles.values())
+    full = np.fromiter(seconds, float, len(profiles))
     return float(np.percentile(full, 100 - stragglers))
 
 

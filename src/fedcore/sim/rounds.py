@@ -12,11 +12,12 @@ import torch
 
 from fedcore import plugins
 from fedcore.config import Experiment
+from fedcore.data._clients import ClientSizes, LazyClients, sizes_of
 from fedcore.errors import BadOption
 from fedcore.local.choose import choose_device, choose_executor
 from fedcore.local.forms import scores_of
 from fedcore.seeding import stream
-from fedcore.server.evaluate import Evaluator, draw, pool
+from fedcore.server.evaluate import Evaluator, draw, draw_from, pool
 from fedcore.server.round import RoundSettings, run_round
 from fedcore.sim.cohort import draw_cohort
 from fedcore.sim.federation import Federation
@@ -51,7 +52,7 @@ def simulate_rounds(
         start: (rounds done, model after them), to go on where an earlier run stopped.
     """
     clients = federation.dataset.clients
-    sizes = {client: len(data) for client, data in clients.items()}
+    sizes = sizes_of(clients)
     fleet = fleet_of(sizes, experiment, run)
     training = TrainingSettings(
         experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
@@ -71,8 +72,9 @@ def simulate_rounds(
         run.seed,
         chain_first_round=experiment.first_round == "chained",
     )
-    train, test = _measured_on(federation, experiment)
-    train, test = train.to(device), None if test is None else test.to(device)
+    train, test = _measured_on(federation, experiment, sizes)
+    train = None if train is None else train.to(device)
+    test = None if test is None else test.to(device)
     evaluator = _evaluator(federation.task, device, experiment.threads)
     done, params = start if start is not None else (0, federation.initial)
     params = {name: value.to(device) for name, value in params.items()}
@@ -82,11 +84,16 @@ def simulate_rounds(
             experiment.selection, sizes, experiment.clients_per_round, number, run.seed
         )
         cohort = {client: (fleet.profiles[client], copies) for client, copies in drawn.items()}
+        if isinstance(clients, LazyClients):
+            clients.hold(cohort)
         outcome = run_round(number, params, cohort, strategy, executor, settings)
         params = dict(outcome.params)
         _wait_for(device)  # else what is left of the training would count as evaluation
         executed = time.perf_counter()
-        trained = evaluator.score(params, train)
+        if train is not None:
+            trained = evaluator.score(params, train)
+        else:
+            trained = evaluator.score_each(params, clients.values())
         tested = evaluator.score(params, test) if test is not None else None
         ended = time.perf_counter()
         record = RoundRecord(
@@ -119,11 +126,19 @@ def _wait_for(device: torch.device) -> None:
 
 
 def _measured_on(
-    federation: Federation, experiment: Experiment
-) -> tuple[ClientData, ClientData | None]:
-    """Training and test data that rounds are measured on: the same for all runs."""
+    federation: Federation, experiment: Experiment, sizes: ClientSizes
+) -> tuple[ClientData | None, ClientData | None]:
+    """Training and test data that rounds are measured on: the same for all runs.
+
+    None in place of training data: all of it, client by client, since it need not fit in memory.
+    """
     count = experiment.evaluate_samples
-    train = draw(pool(federation.dataset.clients.values()), count, stream(0, "evaluate", "train"))
+    clients = federation.dataset.clients
+    train = None
+    if 0 < count < sizes.counts.sum():
+        train = draw_from(clients, sizes, count, stream(0, "evaluate", "train"))
+    elif not isinstance(clients, LazyClients):
+        train = pool(clients.values())
     test = federation.dataset.test
     if test is not None:
         test = draw(test, count, stream(0, "evaluate", "test"))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedcore.config import resolve
+from fedcore.data._clients import LazyClients
 from fedcore.errors import BadData, BadOption
 from fedcore.sim.federation import check_dataset, federate
 from fedcore.sim.history import History
 from fedcore.sim.rounds import build_strategy, simulate_rounds
-from fedcore.types import ClientData, FederatedDataset, RoundRecord, RunKey, Strategy
+from fedcore.types import (
+    ClientData,
+    ClientId,
+    FederatedDataset,
+    RoundRecord,
+    RunKey,
+    Strategy,
+)
 
 
 def simulate(
-    clients: Sequence[tuple[Any, Any]],
+    clients: Sequence[tuple[Any, Any]] | LazyClients,
     model: nn.Module,
     *,
     test: tuple[Any, Any] | None = None,
@@ -31,7 +39,8 @@ def simulate(
     """Train ``model`` on ``clients`` whose speeds differ; rounds keep a virtual deadline.
 
     Args:
-        clients: one (inputs, labels) pair per client, NumPy arrays or tensors.
+        clients: one (inputs, labels) pair per client, NumPy arrays or tensors; or ``LazyClients``
+            for a fleet that memory cannot hold (then set ``evaluate_samples``).
         model: maps a batch of inputs to class scores; training starts from its parameters,
             which stay as they are.
         test: held-out (inputs, labels), for the test accuracy of every round.
@@ -47,10 +56,14 @@ def simulate(
     """
     given = {**options, "stragglers": stragglers, "seed": seed}
     experiment = resolve(given, lambda benchmark, preset: {})
-    data = [_client_data(f"client {number}", pair) for number, pair in enumerate(clients)]
+    members: Mapping[ClientId, ClientData]
+    if isinstance(clients, LazyClients):
+        members = clients
+    else:
+        members = {n: _client_data(f"client {n}", pair) for n, pair in enumerate(clients)}
     held_out = _client_data("the test set", test) if test is not None else None
-    dataset = FederatedDataset(dict(enumerate(data)), held_out, _count_classes(data, model))
-    check_dataset(dataset)
+    classes = _count_classes(members.values(), model)
+    dataset = check_dataset(FederatedDataset(members, held_out, classes))
     federation = federate(dataset, model, head)
     if isinstance(strategy, Strategy):
         name, method = "own", strategy
@@ -80,7 +93,7 @@ def _labels(y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _count_classes(data: Sequence[ClientData], model: nn.Module) -> int:
+def _count_classes(data: Iterable[ClientData], model: nn.Module) -> int:
     """How many scores the model gives, found by trying it on one sample."""
     for client in data:
         if len(client) > 0:

@@ -1,0 +1,118 @@
+"""Clients whose samples are loaded when asked for, and sizes that are known before that.
+
+So the memory of a simulation follows the cohort of a round, and not the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcore.errors import BadData
+from fedcore.types import ClientData, ClientId
+
+
+class ClientSizes(Mapping[ClientId, int]):
+    """Samples of each client, in one array: a few bytes a client instead of two objects.
+
+    Attributes:
+        ids: the clients, in their order.
+        counts: [clients] samples of each.
+    """
+
+    def __init__(self, ids: Iterable[ClientId], counts: ArrayLike) -> None:
+        """Bind clients and their sizes."""
+        self.counts: NDArray[np.int64] = np.asarray(counts, dtype=np.int64)
+        numbers = range(len(self.counts))
+        self.ids: Sequence[ClientId] = numbers
+        self._places: Mapping[ClientId, int] | None = None
+        # Nearly all datasets number their clients; then a number is its own place.
+        if ids != numbers and (known := tuple(ids)) != tuple(numbers):
+            self.ids = known
+            self._places = {client: place for place, client in enumerate(known)}
+
+    @classmethod
+    def of(cls, sizes: Mapping[ClientId, int]) -> ClientSizes:
+        """The same sizes in this form."""
+        if isinstance(sizes, ClientSizes):
+            return sizes
+        return cls(sizes, np.fromiter(sizes.values(), np.int64, len(sizes)))
+
+    def place(self, client: ClientId) -> int:
+        """Where a client stands in the arrays."""
+        if self._places is not None:
+            return self._places[client]
+        if client not in self.ids:
+            raise KeyError(client)
+        return client
+
+    def __getitem__(self, client: ClientId) -> int:
+        return int(self.counts[self.place(client)])
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class LazyClients(Mapping[ClientId, ClientData]):
+    """Clients 0 to n - 1 whose samples are loaded, or generated, when somebody asks for them.
+
+    >>> import torch
+    >>> blank = lambda client: ClientData(torch.zeros(3, 2), torch.zeros(3, dtype=torch.long))
+    >>> fleet = LazyClients([3] * 1_000_000, blank)
+    >>> len(fleet), len(fleet[999_999])
+    (1000000, 3)
+    """
+
+    def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], ClientData]) -> None:
+        """Bind how many samples each client has and where they come from.
+
+        Args:
+            sizes: [clients] samples of each.
+            load: gives a client's samples, the same at every call; threads may call it.
+        """
+        counts = np.asarray(sizes, dtype=np.int64)
+        self.sizes = ClientSizes(range(len(counts)), counts)
+        self._load = load
+        self._wanted: frozenset[ClientId] = frozenset()
+        self._held: dict[ClientId, ClientData] = {}
+
+    def hold(self, clients: Iterable[ClientId]) -> None:
+        """Keep the samples of these clients once they are loaded; let go of all others."""
+        self._wanted = frozenset(clients)
+        self._held = {client: data for client, data in self._held.items() if client in self._wanted}
+
+    def map(self, function: Callable[[ClientId, ClientData], ClientData]) -> LazyClients:
+        """The same clients, with ``function`` applied to what is loaded."""
+        return LazyClients(self.sizes.counts, lambda client: function(client, self[client]))
+
+    def __getitem__(self, client: ClientId) -> ClientData:
+        promised = self.sizes[client]
+        held = self._held.get(client)
+        if held is not None:
+            return held
+        data = self._load(client)
+        if len(data) != promised:
+            raise BadData(
+                f"client {client} has {len(data)} samples, but its size was given as {promised}"
+            )
+        if client in self._wanted:
+            self._held[client] = data
+        return data
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def sizes_of(clients: Mapping[ClientId, ClientData]) -> ClientSizes:
+    """Samples of each client, without loading any that are loaded on demand."""
+    if isinstance(clients, LazyClients):
+        return clients.sizes
+    return ClientSizes.of({client: len(data) for client, data in clients.items()})
