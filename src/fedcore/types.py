@@ -268,6 +268,7 @@ class RoundRecord:
     test_accuracy: float | None
     wall_seconds: float
     # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
+    training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
     selection_seconds: float = field(default=0.0, compare=False)
     waited_seconds: float = field(default=0.0, compare=False)
     evaluation_seconds: float = field(default=0.0, compare=False)

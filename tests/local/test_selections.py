@@ -1,5 +1,6 @@
 """Coresets chosen beside the training: the same choices, and nobody's numbers depend on timing."""
 
+import dataclasses
 import threading
 import time
 
@@ -8,6 +9,8 @@ import torch
 from torch import nn
 
 from fedcore.local import coresets as coresets_module
+from fedcore.local import vectorised
+from fedcore.local.captured import CapturedSteps
 from fedcore.local.coresets import Coresets
 from fedcore.local.selections import Selections
 from fedcore.local.sequential import SequentialExecutor
@@ -76,6 +79,15 @@ def test_equal_to_the_plain_loop_however_late(setting, delays, options):
     delays.update({40: 0.1, 25: 0.02})
     for one, other in zip(run(setting, **options)[1], expected, strict=True):
         assert one.coreset_size == other.coreset_size
+        assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in other.params)
+
+
+def test_slots_at_rest_stay_where_they_are_in_recorded_steps(setting, delays, monkeypatch):
+    """The steps of a GPU, with rounded numbers of slots; here they are taken one by one."""
+    expected = run(setting, threads=2)[1]
+    delays.update({40: 0.1})
+    monkeypatch.setattr(vectorised, "EagerSteps", CapturedSteps)
+    for one, other in zip(run(setting, threads=2)[1], expected, strict=True):
         assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in other.params)
 
 
@@ -184,3 +196,23 @@ def test_executors_say_what_choosing_took(setting, kind):
     executor.run(task.initial_params(), assignments)
     assert executor.selection.work > 0
     assert executor.selection.waited > 0
+
+
+def test_a_choice_on_a_device_is_made_by_the_thread_that_takes_it(setting, monkeypatch):
+    """Work on a GPU from another thread would spoil the recording of a graph."""
+    _, clients, assignments = setting
+    source = Coresets(clients)
+    prepare = source.prepare
+    monkeypatch.setattr(
+        source, "prepare", lambda *a: dataclasses.replace(prepare(*a), anywhere=False)
+    )
+    seen = []
+    build = coresets_module.build_coreset
+
+    def look(*arguments):
+        seen.append(threading.current_thread())
+        return build(*arguments)
+
+    monkeypatch.setattr(coresets_module, "build_coreset", look)
+    Selections(source, threads=2).begin(assignments[4], 0)()
+    assert seen == [threading.current_thread()]

@@ -47,15 +47,15 @@ class Selections:
             phase: its number within the plan.
             watched: gradients from the phase before, if they were collected.
         """
-        choose = self._coresets.prepare(assignment, phase, watched)
+        choice = self._coresets.prepare(assignment, phase, watched)
         if assignment.plan.phases[phase].coreset is None:
-            return choose
-        if self._workers is None:
-            return lambda: self._waited(lambda: self._worked(choose))
+            return choice.make
+        if self._workers is None or not choice.anywhere:
+            return lambda: self._waited(lambda: self._worked(choice.make))
         # A thread that never asked for its number of threads gets the number set last, by whom-
         # ever; asking now keeps what the workers set away from the training.
         torch.get_num_threads()
-        running = self._workers.submit(self._worked, choose)
+        running = self._workers.submit(self._worked, choice.make)
         return lambda: self._waited(running.result)
 
     def _worked(self, choose: Callable[[], Samples]) -> Samples:
