@@ -136,7 +136,7 @@ def test_choices_of_several_clients_are_made_at_once(setting, monkeypatch):
     assert all(len(choice().indices) == 4 for choice in pending)
 
 
-def test_time_is_kept_and_a_wait_counts_for_those_who_wait(setting, delays):
+def test_time_is_kept_and_only_those_who_wait_count(setting, delays):
     delays.update(dict.fromkeys(SIZES, 0.1))
     _, clients, assignments = setting
     alone, beside = Selections(Coresets(clients)), Selections(Coresets(clients), threads=1)
@@ -147,10 +147,21 @@ def test_time_is_kept_and_a_wait_counts_for_those_who_wait(setting, delays):
     time.sleep(0.3)
     pending()
     assert beside.time.waited < 0.1
-    shared = Selections(Coresets(clients))
-    shared.side_by_side = 4
-    shared.begin(assignments[4], 0)()
-    assert shared.time.waited < alone.time.waited
+
+
+def test_two_who_wait_at_once_wait_once(setting, delays):
+    delays.update(dict.fromkeys(SIZES, 0.5))
+    _, clients, assignments = setting
+    selections = Selections(Coresets(clients))
+    threads = [
+        threading.Thread(target=selections.begin(assignments[k], phase))
+        for k, phase in ((2, 1), (4, 0))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0.5 <= selections.time.waited < 0.9
 
 
 def test_a_phase_on_everything_takes_no_time(setting):

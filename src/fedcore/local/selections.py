@@ -37,7 +37,8 @@ class Selections:
             start = torch.set_num_threads
             self._workers = ThreadPoolExecutor(threads, initializer=start, initargs=(1,))
         self.time = SelectionTime()
-        self.side_by_side = 1  # trainings at a time; a wait stops one of them, not the round
+        self._waiting = 0  # trainings that stand still, and since when one does
+        self._since = 0.0
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Pending:
         """Begin to choose what phase number ``phase`` trains on; call the answer to have it.
@@ -67,9 +68,14 @@ class Selections:
                 self.time.work += time.thread_time() - began
 
     def _waited(self, wait: Callable[[], Samples]) -> Samples:
-        began = time.perf_counter()
+        with self._lock:
+            if self._waiting == 0:
+                self._since = time.perf_counter()
+            self._waiting += 1
         try:
             return wait()
         finally:
             with self._lock:
-                self.time.waited += (time.perf_counter() - began) / self.side_by_side
+                self._waiting -= 1
+                if self._waiting == 0:
+                    self.time.waited += time.perf_counter() - self._since
