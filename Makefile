@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving bench-simulator results clean
+        study-moving bench-simulator bench-rounds results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ study-moving: $(READY) ## free gradients of the first epoch against an exact pas
 DEVICE ?= cpu
 bench-simulator: $(READY) ## client-steps per second against the plain loop (minutes)
 	@$(BIN)/python -m benchmarks.simulator --device $(DEVICE)
+
+bench-rounds: $(READY) ## where the time of whole FedCore rounds goes (minutes; needs the data)
+	@$(BIN)/python -m benchmarks.simulator.rounds --device $(DEVICE)
 
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.paper import neural_table as neural
 from benchmarks.selectors import table as study
+from benchmarks.simulator import rounds_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -272,8 +273,8 @@ def speed_table() -> str:
 
 
 def with_speed(page: str) -> str:
-    """The page on performance with its table renewed."""
-    return between_markers(page, speed_table())
+    """The page on performance with its tables renewed."""
+    return rounds_table.renewed(between_markers(page, speed_table()))
 
 
 def main() -> None:

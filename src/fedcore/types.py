@@ -217,8 +217,8 @@ class Strategy:
 class SelectionTime:
     """Seconds of real time that choosing coresets took, summed over rounds.
 
-    ``work`` is what cores spent on it; ``waited`` is how long rounds stood still for it. Where
-    K clients train side by side, each on a core, a wait of one of them counts for 1/K.
+    ``work`` is what cores spent on it. ``waited`` is how long some client's training stood still
+    for it; where several train side by side, the others went on, so a round lost that at most.
     """
 
     work: float = 0.0
@@ -268,6 +268,7 @@ class RoundRecord:
     test_accuracy: float | None
     wall_seconds: float
     # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
+    training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
     selection_seconds: float = field(default=0.0, compare=False)
     waited_seconds: float = field(default=0.0, compare=False)
     evaluation_seconds: float = field(default=0.0, compare=False)

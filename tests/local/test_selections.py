@@ -1,5 +1,6 @@
 """Coresets chosen beside the training: the same choices, and nobody's numbers depend on timing."""
 
+import dataclasses
 import threading
 import time
 
@@ -8,6 +9,8 @@ import torch
 from torch import nn
 
 from fedcore.local import coresets as coresets_module
+from fedcore.local import vectorised
+from fedcore.local.captured import CapturedSteps
 from fedcore.local.coresets import Coresets
 from fedcore.local.selections import Selections
 from fedcore.local.sequential import SequentialExecutor
@@ -79,6 +82,15 @@ def test_equal_to_the_plain_loop_however_late(setting, delays, options):
         assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in other.params)
 
 
+def test_slots_at_rest_stay_where_they_are_in_recorded_steps(setting, delays, monkeypatch):
+    """The steps of a GPU, with rounded numbers of slots; here they are taken one by one."""
+    expected = run(setting, threads=2)[1]
+    delays.update({40: 0.1})
+    monkeypatch.setattr(vectorised, "EagerSteps", CapturedSteps)
+    for one, other in zip(run(setting, threads=2)[1], expected, strict=True):
+        assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in other.params)
+
+
 def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatch):
     """The choice of a client waits for steps of the others, which come if nobody waits for it."""
     stepped = threading.Event()
@@ -124,7 +136,7 @@ def test_choices_of_several_clients_are_made_at_once(setting, monkeypatch):
     assert all(len(choice().indices) == 4 for choice in pending)
 
 
-def test_time_is_kept_and_a_wait_counts_for_those_who_wait(setting, delays):
+def test_time_is_kept_and_only_those_who_wait_count(setting, delays):
     delays.update(dict.fromkeys(SIZES, 0.1))
     _, clients, assignments = setting
     alone, beside = Selections(Coresets(clients)), Selections(Coresets(clients), threads=1)
@@ -135,10 +147,21 @@ def test_time_is_kept_and_a_wait_counts_for_those_who_wait(setting, delays):
     time.sleep(0.3)
     pending()
     assert beside.time.waited < 0.1
-    shared = Selections(Coresets(clients))
-    shared.side_by_side = 4
-    shared.begin(assignments[4], 0)()
-    assert shared.time.waited < alone.time.waited
+
+
+def test_two_who_wait_at_once_wait_once(setting, delays):
+    delays.update(dict.fromkeys(SIZES, 0.5))
+    _, clients, assignments = setting
+    selections = Selections(Coresets(clients))
+    threads = [
+        threading.Thread(target=selections.begin(assignments[k], phase))
+        for k, phase in ((2, 1), (4, 0))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0.5 <= selections.time.waited < 0.9
 
 
 def test_a_phase_on_everything_takes_no_time(setting):
@@ -184,3 +207,23 @@ def test_executors_say_what_choosing_took(setting, kind):
     executor.run(task.initial_params(), assignments)
     assert executor.selection.work > 0
     assert executor.selection.waited > 0
+
+
+def test_a_choice_on_a_device_is_made_by_the_thread_that_takes_it(setting, monkeypatch):
+    """Work on a GPU from another thread would spoil the recording of a graph."""
+    _, clients, assignments = setting
+    source = Coresets(clients)
+    prepare = source.prepare
+    monkeypatch.setattr(
+        source, "prepare", lambda *a: dataclasses.replace(prepare(*a), anywhere=False)
+    )
+    seen = []
+    build = coresets_module.build_coreset
+
+    def look(*arguments):
+        seen.append(threading.current_thread())
+        return build(*arguments)
+
+    monkeypatch.setattr(coresets_module, "build_coreset", look)
+    Selections(source, threads=2).begin(assignments[4], 0)()
+    assert seen == [threading.current_thread()]

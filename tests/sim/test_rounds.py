@@ -104,7 +104,7 @@ def test_a_round_says_what_of_its_real_time_went_where(federation):
     assert last.selection_seconds < first.selection_seconds  # coresets by inputs are kept
     for record in (first, last):
         assert 0 < record.evaluation_seconds < record.wall_seconds
-        assert record.waited_seconds < record.wall_seconds
+        assert record.waited_seconds < record.training_seconds < record.wall_seconds
 
 
 @pytest.fixture

@@ -34,6 +34,18 @@ class Watched:
     bias: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Samples of a phase that a call of ``make`` will choose.
+
+    ``anywhere``: on any thread. Not so where stand-ins lie on a GPU: a thread that touches it
+    while another records a graph spoils the recording.
+    """
+
+    make: Callable[[], Samples]
+    anywhere: bool = True
+
+
 class Coresets:
     """Hands out samples for the phases of the clients it was given."""
 
@@ -54,25 +66,20 @@ class Coresets:
             phase: its number within the plan.
             watched: gradients from the phase before, if they were collected.
         """
-        return self.prepare(assignment, phase, watched)()
+        return self.prepare(assignment, phase, watched).make()
 
-    def prepare(
-        self, assignment: Assignment, phase: int, watched: Watched | None = None
-    ) -> Callable[[], Samples]:
-        """The same, with the choice still to be made by a call, on any thread.
-
-        What has to come from a device is fetched here: a thread that touches a GPU while another
-        records a graph spoils the recording.
-        """
+    def prepare(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choice:
+        """The same, still to be made; what has to come from a device is fetched here."""
         spec = assignment.plan.phases[phase].coreset
         client = assignment.client_id
         if spec is None:
-            return partial(Samples.everything, len(self._clients[client]))
+            return Choice(partial(Samples.everything, len(self._clients[client])))
         if not asks_nothing_of_the_model(spec):
             candidates = self._candidates(assignment, spec, watched)
             # A new one every round, because gradients change.
-            return partial(self._build, assignment, spec, candidates, assignment.round_number)
-        return partial(self._by_inputs, assignment, spec)
+            make = partial(self._build, assignment, spec, candidates, assignment.round_number)
+            return Choice(make, candidates.space.factors[0].device.type == "cpu")
+        return Choice(partial(self._by_inputs, assignment, spec))
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
         client = assignment.client_id

@@ -66,7 +66,6 @@ class LinearExecutor:
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; threads change the time, never the result."""
-        self._selections.side_by_side = max(1, min(self._threads, len(assignments)))
         if self._threads == 1:
             return [self._train(params, assignment) for assignment in assignments]
         with ThreadPoolExecutor(self._threads) as pool:

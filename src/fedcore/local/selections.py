@@ -37,7 +37,8 @@ class Selections:
             start = torch.set_num_threads
             self._workers = ThreadPoolExecutor(threads, initializer=start, initargs=(1,))
         self.time = SelectionTime()
-        self.side_by_side = 1  # trainings at a time; a wait stops one of them, not the round
+        self._waiting = 0  # trainings that stand still, and since when one does
+        self._since = 0.0
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Pending:
         """Begin to choose what phase number ``phase`` trains on; call the answer to have it.
@@ -47,15 +48,15 @@ class Selections:
             phase: its number within the plan.
             watched: gradients from the phase before, if they were collected.
         """
-        choose = self._coresets.prepare(assignment, phase, watched)
+        choice = self._coresets.prepare(assignment, phase, watched)
         if assignment.plan.phases[phase].coreset is None:
-            return choose
-        if self._workers is None:
-            return lambda: self._waited(lambda: self._worked(choose))
+            return choice.make
+        if self._workers is None or not choice.anywhere:
+            return lambda: self._waited(lambda: self._worked(choice.make))
         # A thread that never asked for its number of threads gets the number set last, by whom-
         # ever; asking now keeps what the workers set away from the training.
         torch.get_num_threads()
-        running = self._workers.submit(self._worked, choose)
+        running = self._workers.submit(self._worked, choice.make)
         return lambda: self._waited(running.result)
 
     def _worked(self, choose: Callable[[], Samples]) -> Samples:
@@ -67,9 +68,14 @@ class Selections:
                 self.time.work += time.thread_time() - began
 
     def _waited(self, wait: Callable[[], Samples]) -> Samples:
-        began = time.perf_counter()
+        with self._lock:
+            if self._waiting == 0:
+                self._since = time.perf_counter()
+            self._waiting += 1
         try:
             return wait()
         finally:
             with self._lock:
-                self.time.waited += (time.perf_counter() - began) / self.side_by_side
+                self._waiting -= 1
+                if self._waiting == 0:
+                    self.time.waited += time.perf_counter() - self._since

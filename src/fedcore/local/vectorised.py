@@ -61,7 +61,8 @@ class VectorisedExecutor:
             settings: how steps are taken.
             device: where to train.
             block: clients that are trained side by side at most.
-            threads: blocks that run side by side on a CPU; 0 is one per core.
+            threads: blocks that run side by side on a CPU, and coresets that are chosen beside
+                the training; 0 is one per core.
         """
         self._task = task
         self._clients = clients
@@ -90,7 +91,6 @@ class VectorisedExecutor:
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; blocks change the time, never the result."""
         blocks = self._blocks(assignments)
-        self._selections.side_by_side = max(1, min(self._threads, len(blocks)))
         if self._threads == 1 or len(blocks) == 1:
             trained = [self._train(params, block) for block in blocks]
         else:

@@ -50,6 +50,7 @@ def to_row(key: RunKey, record: RoundRecord) -> Row:
         "left_out": len(record.clients) - working,
         "rejected": record.rejected,
         "clients": clients,
+        "wall_training_seconds": round(record.training_seconds, 6),
         "wall_selection_seconds": round(record.selection_seconds, 6),
         "wall_waited_seconds": round(record.waited_seconds, 6),
         "wall_evaluation_seconds": round(record.evaluation_seconds, 6),

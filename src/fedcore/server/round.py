@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ class RoundOutcome:
     seconds: float
     clients: tuple[ClientRecord, ...]
     rejected: int
+    training_seconds: float  # of real time, until all answers were there
 
 
 def run_round(
@@ -53,6 +55,7 @@ def run_round(
         client: strategy.plan(profile, settings.deadline, settings.epochs)
         for client, (profile, _) in cohort.items()
     }
+    began = time.perf_counter()
     assignments = [
         Assignment(client, plan, number, settings.seed)
         for client, plan in plans.items()
@@ -62,7 +65,8 @@ def run_round(
         replace(update, copies=cohort[update.client_id][1])
         for update in _execute(number, params, assignments, executor, settings)
     ]
-    sound = [update for update in updates if is_sound(update)]
+    sound = [update for update in updates if is_sound(update)]  # which waits for the device
+    trained = time.perf_counter()
     answers = {update.client_id: update for update in updates}
     records = tuple(
         _record(client, profile, copies, plans[client], answers.get(client))
@@ -74,6 +78,7 @@ def run_round(
         seconds=max((record.seconds for record in records), default=0.0),
         clients=records,
         rejected=len(updates) - len(sound),
+        training_seconds=trained - began,
     )
 
 

@@ -107,6 +107,7 @@ def simulate_rounds(
             test_loss=tested.loss if tested else None,
             test_accuracy=tested.accuracy if tested else None,
             wall_seconds=ended - began,
+            training_seconds=outcome.training_seconds,
             selection_seconds=executor.selection.work - before.work,
             waited_seconds=executor.selection.waited - before.waited,
             evaluation_seconds=ended - executed,

@@ -1,0 +1,91 @@
+"""The table of whole rounds in docs/performance.md, from benchmarks/results/rounds-*.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "results"
+BEGIN, END = "<!-- begin: make results, rounds -->", "<!-- end: make results, rounds -->"
+TITLES = {
+    "synthetic-1-1": "Synthetic(1, 1), logistic",
+    "mnist": "MNIST, CNN",
+    "shakespeare": "Shakespeare, LSTM",
+}
+HEAD = (
+    "device",
+    "benchmark",
+    "clients a round",
+    "epochs",
+    "rounds",
+    "round, s",
+    "training, s",
+    "waited for coresets, s",
+    "share, mean (median round)",
+    "work on coresets, core s",
+    "evaluation, s",
+    "of training",
+    "rest, s",
+)
+
+
+def read() -> list[dict[str, Any]]:
+    paths = (RESULTS / f"rounds-{device}.json" for device in ("cpu", "cuda"))
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def cells(machine: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    mean = entry["mean"]
+    on_cpu = machine["device"] == "cpu"
+    share = 100 * mean["waited for selection"] / mean["round"]
+    median = 100 * entry["waited share of a median round"]
+    return [
+        f"{machine['cores']} cores" if on_cpu else machine["device"],
+        TITLES[entry["benchmark"]],
+        str(entry["clients a round"]),
+        str(entry["epochs"]),
+        str(len(entry["rounds"])),
+        number(mean["round"]),
+        number(mean["training"]),
+        number(mean["waited for selection"]),
+        f"{share:.1f} % ({median:.1f} %)",
+        number(mean["selection work"]),
+        number(mean["evaluation"]),
+        f"{100 * mean['evaluation'] / mean['training']:.0f} %",
+        number(mean["rest"]),
+    ]
+
+
+def number(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def section() -> str:
+    """The table, and the logistic model's rounds against the plain loop."""
+    rows, sentences = [], []
+    for content in read():
+        rows += [cells(content["machine"], entry) for entry in content["benchmarks"]]
+        if plain := content.get("against the plain loop"):
+            sentences.append(against_plain(plain))
+    lines = ["| " + " | ".join(HEAD) + " |", "| --- " * len(HEAD) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", *sentences])
+
+
+def against_plain(plain: dict[str, Any]) -> str:
+    ours, theirs = (1e3 * plain[f"{whose}, median round"] for whose in ("ours", "plain"))
+    return (
+        f"A whole round of Synthetic(1, 1) with its evaluation takes {ours:.3g} ms against "
+        f"{theirs:.0f} ms of the plain loop, {plain['times faster']:.3g} times less (target "
+        f"{plain['target']:g}; median of {plain['rounds']} rounds, in turns). Over these first "
+        f"rounds together, in which both choose most of their coresets, it is "
+        f"{plain['times faster, all rounds']:.3g} times less."
+    )
+
+
+def renewed(page: str) -> str:
+    """The page with what stands between the markers of this table renewed."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{section()}\n{END}{after}"
