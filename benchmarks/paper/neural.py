@@ -61,8 +61,8 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
         "core": {**_SHAKESPEARE, "strategies": "fedcore"},
         "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
         "others": {**_SHAKESPEARE, "strategies": "fedprox,fedavg-ds"},
-        "random": {**_SHAKESPEARE, "strategies": "fedcore", "selector": "uniform"},
-        "exact": {**_SHAKESPEARE, "strategies": "fedcore", "gradients": "exact"},
+        "uniform": {**_SHAKESPEARE, "strategies": "fedcore", "selector": "uniform"},
+        "exact-pass": {**_SHAKESPEARE, "strategies": "fedcore", "gradients": "exact"},
     },
 }
 

@@ -14,6 +14,8 @@ VARIANTS = {
     "normalised": "FedCore, random subset, normalised weights",
     "proportional": "FedCore, random subset, proportional weights",
     "exact": "FedCore, random subset, exact gradients",
+    "exact-pass": "FedCore, exact gradients",
+    "uniform": "FedCore, coresets drawn at random",
 }
 
 

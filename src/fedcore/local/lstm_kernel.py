@@ -152,16 +152,7 @@ def backward_wave(
         cell_slopes: [L, K, B, H], dc of the step after; zeros at first.
         hidden_shares: [2, L, K, H / UNITS, B, H]: read from one half, written to the other.
         input_shares: the same for the layer below.
-        hidden_weight: [L, K, 4H, H].
-        input_weight: [L - 1, K, 4H, H].
-        wave: number of the wave.
-        length: time steps T.
-        batch: sequences B of a client.
-        H: units of a layer.
-        ROWS: at least B, a power of two of at least 16.
-        UNITS: that a program owns.
-        WIDTH: columns of a share at a time.
-        HOW: precision of products.
+        WIDTH: columns of a share at a time; all others as for ``forward_wave``.
     """
     client, layer = tl.program_id(0).to(tl.int64), tl.program_id(2)
     clients, layers = tl.num_programs(0), tl.num_programs(2)
