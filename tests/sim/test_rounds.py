@@ -2,11 +2,13 @@ import dataclasses
 
 import pytest
 import torch
+from torch import nn
 
 from fedcore.config import PRESETS, Experiment
 from fedcore.errors import BadOption
+from fedcore.server import evaluate as evaluate_module
 from fedcore.sim import rounds as module
-from fedcore.sim.federation import federation_from_model
+from fedcore.sim.federation import federate, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds
 from fedcore.types import FederatedDataset, RunKey
 
@@ -104,3 +106,16 @@ def test_a_round_says_what_of_its_real_time_went_where(federation):
     for record in (first, last):
         assert 0 < record.evaluation_seconds < record.wall_seconds
         assert record.waited_seconds < record.training_seconds < record.wall_seconds
+
+
+def test_a_model_that_draws_random_numbers_repeats_itself_under_a_seed(build_client, monkeypatch):
+    """Such a model is evaluated as it is trained: in order, not on threads."""
+    monkeypatch.setattr(evaluate_module, "CPU_CHUNK", 7)
+    clients = {i: build_client(20 + 15 * i, seed=i) for i in range(4)}
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    federation = federate(FederatedDataset(clients, build_client(50), 2), model)
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        answers.append(untimed(run(federation, "fedavg")))
+    assert answers[0] == answers[1]
