@@ -2,12 +2,14 @@ import dataclasses
 
 import pytest
 import torch
+from torch import nn
 
 from fedcore.config import PRESETS, Experiment
 from fedcore.data._clients import LazyClients
 from fedcore.errors import BadOption
+from fedcore.server import evaluate as evaluate_module
 from fedcore.sim import rounds as module
-from fedcore.sim.federation import federation_from_model
+from fedcore.sim.federation import federate, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds
 from fedcore.types import FederatedDataset, RunKey
 
@@ -151,3 +153,16 @@ def test_only_the_cohort_is_loaded_once_a_round(federation, on_demand, asked):
         cohort = {client.client_id for client in record.clients}
         assert len(asked) == len(set(asked))
         assert set(asked) <= cohort
+
+
+def test_a_model_that_draws_random_numbers_repeats_itself_under_a_seed(build_client, monkeypatch):
+    """Such a model is evaluated as it is trained: in order, not on threads."""
+    monkeypatch.setattr(evaluate_module, "CPU_CHUNK", 7)
+    clients = {i: build_client(20 + 15 * i, seed=i) for i in range(4)}
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    federation = federate(FederatedDataset(clients, build_client(50), 2), model)
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        answers.append(untimed(run(federation, "fedavg")))
+    assert answers[0] == answers[1]

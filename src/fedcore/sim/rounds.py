@@ -16,6 +16,7 @@ from fedcore.data._clients import ClientSizes, LazyClients, sizes_of
 from fedcore.errors import BadOption
 from fedcore.local.choose import choose_device, choose_executor
 from fedcore.local.forms import scores_of
+from fedcore.local.sequential import SequentialExecutor
 from fedcore.seeding import stream
 from fedcore.server.evaluate import Evaluator, draw, draw_from, pool
 from fedcore.server.round import RoundSettings, run_round
@@ -75,7 +76,9 @@ def simulate_rounds(
     train, test = _measured_on(federation, experiment, sizes)
     train = None if train is None else train.to(device)
     test = None if test is None else test.to(device)
-    evaluator = _evaluator(federation.task, device, experiment.threads)
+    # The plain loop takes models that draw random numbers, whose order threads would change.
+    plain = isinstance(executor, SequentialExecutor)
+    evaluator = _evaluator(federation.task, device, 1 if plain else experiment.threads)
     done, params = start if start is not None else (0, federation.initial)
     params = {name: value.to(device) for name, value in params.items()}
     for number in range(done + 1, experiment.rounds + 1):
