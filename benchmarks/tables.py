@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from benchmarks import performance_tables as performance
 from benchmarks.paper import neural_table as neural
 from benchmarks.selectors import table as study
 
@@ -242,11 +243,12 @@ The speed of the solver is in [../benchmarks/results/coreset.md](../benchmarks/r
 """
 
 
-def between_markers(document: str, content: str) -> str:
-    """The document with what stands between its markers renewed."""
-    before, _, rest = document.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{content}\n{END}{after}"
+def between_markers(document: str, content: str, name: str = "") -> str:
+    """The document with what stands between its markers, or those of a ``name``, renewed."""
+    begin, end = (m.replace("results", f"results {name}".strip()) for m in (BEGIN, END))
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 def with_table(readme: str) -> str:
@@ -272,8 +274,11 @@ def speed_table() -> str:
 
 
 def with_speed(page: str) -> str:
-    """The page on performance with its table renewed."""
-    return between_markers(page, speed_table())
+    """The page on performance with its tables renewed."""
+    page = between_markers(page, speed_table())
+    for name, content in performance.sections().items():
+        page = between_markers(page, content, name)
+    return page
 
 
 def main() -> None:
