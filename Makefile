@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving bench-simulator bench-rounds results clean
+        study-moving bench-simulator bench-rounds bench-peers bench-growth results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -60,8 +60,15 @@ bench-simulator: $(READY) ## client-steps per second against the plain loop (min
 bench-rounds: $(READY) ## where the time of whole FedCore rounds goes (minutes; needs the data)
 	@$(BIN)/python -m benchmarks.simulator.rounds --device $(DEVICE)
 
+DATA ?=
+bench-peers: $(READY) ## ours against the plain loop, Flower and pfl on the same work (10 to 15 minutes)
+	@$(BIN)/python -m benchmarks.peers $(if $(DATA),--data-dir $(DATA))
+
+bench-growth: $(READY) ## time and memory against cohort and fleet, up to 100,000 clients (minutes)
+	@$(BIN)/python -m benchmarks.simulator.growth
+
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables
 
 clean: ## remove the environment and every cache
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	@rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

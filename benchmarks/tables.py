@@ -7,9 +7,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from benchmarks import performance_tables as performance
 from benchmarks.paper import neural_table as neural
 from benchmarks.selectors import table as study
-from benchmarks.simulator import rounds_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -244,11 +244,12 @@ The speed of the solver is in [../benchmarks/results/coreset.md](../benchmarks/r
 """
 
 
-def between_markers(document: str, content: str) -> str:
-    """The document with what stands between its markers renewed."""
-    before, _, rest = document.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{content}\n{END}{after}"
+def between_markers(document: str, content: str, name: str = "") -> str:
+    """The document with what stands between its markers, or those of a ``name``, renewed."""
+    begin, end = (m.replace("results", f"results {name}".strip()) for m in (BEGIN, END))
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 def with_table(readme: str) -> str:
@@ -275,7 +276,10 @@ def speed_table() -> str:
 
 def with_speed(page: str) -> str:
     """The page on performance with its tables renewed."""
-    return rounds_table.renewed(between_markers(page, speed_table()))
+    page = between_markers(page, speed_table())
+    for name, content in performance.sections().items():
+        page = between_markers(page, content, name)
+    return page
 
 
 def main() -> None:

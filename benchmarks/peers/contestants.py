@@ -57,6 +57,10 @@ class Run:
 Runner = Callable[[Contestant, Variant, Path, float], Run]
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def _module(name: str) -> tuple[str, str]:
     return ("-m", f"benchmarks.peers.{name}")
 
@@ -68,7 +72,7 @@ def contestants(cores: int) -> tuple[Contestant, ...]:
 
     def loops(batches: str) -> tuple[Variant, ...]:
         return tuple(
-            Variant(f"{n} threads", plain, ("--batches", batches, "--threads", str(n)))
+            Variant(_count(n, "thread"), plain, ("--batches", batches, "--threads", str(n)))
             for n in threads
         )
 
@@ -80,7 +84,7 @@ def contestants(cores: int) -> tuple[Contestant, ...]:
             "Flower",
             tuple(
                 Variant(
-                    f"{actors} actors, {cores // actors} threads",
+                    f"{_count(actors, 'actor')}, {_count(cores // actors, 'thread')}",
                     _module("flower_run"),
                     ("--actors", str(actors), "--threads", str(cores // actors)),
                 )
@@ -92,11 +96,11 @@ def contestants(cores: int) -> tuple[Contestant, ...]:
             "pfl",
             (
                 Variant(
-                    f"{cores} processes, 1 threads",
+                    f"{cores} processes",
                     (*torchrun, "--nproc-per-node", str(cores), *_module("pfl_run")),
                 ),
                 *(
-                    Variant(f"{n} threads", _module("pfl_run"), ("--threads", str(n)))
+                    Variant(_count(n, "thread"), _module("pfl_run"), ("--threads", str(n)))
                     for n in threads
                 ),
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -70,8 +71,6 @@ class WithoutEvaluation(FederatedAveraging):
 
     def get_next_central_contexts(self, model, iteration, *parameters):  # type: ignore[no-untyped-def]
         """The contexts of a round, with evaluation taken out."""
-        from dataclasses import replace
-
         contexts, model, metrics = super().get_next_central_contexts(model, iteration, *parameters)
         if contexts is not None:
             contexts = tuple(replace(context, do_evaluation=False) for context in contexts)

@@ -8,7 +8,7 @@ same work.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -192,6 +192,3 @@ def train_client(model: nn.Module, work: Work, round_number: int, client: int) -
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(inputs), labels).backward()
             optimizer.step()
-
-
-TrainClient = Callable[[nn.Module, Work, int, int], None]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results"
-BEGIN, END = "<!-- begin: make results, rounds -->", "<!-- end: make results, rounds -->"
 TITLES = {
     "synthetic-1-1": "Synthetic(1, 1), logistic",
     "mnist": "MNIST, CNN",
@@ -82,10 +81,3 @@ def against_plain(plain: dict[str, Any]) -> str:
         f"rounds together, in which both choose most of their coresets, it is "
         f"{plain['times faster, all rounds']:.3g} times less."
     )
-
-
-def renewed(page: str) -> str:
-    """The page with what stands between the markers of this table renewed."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{section()}\n{END}{after}"

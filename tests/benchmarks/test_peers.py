@@ -15,6 +15,8 @@ from benchmarks.peers.contestants import Contestant, Run, Variant  # noqa: E402
 from benchmarks.peers.environments import PeerUnavailable, reason_in  # noqa: E402
 from benchmarks.peers.work import Answer, Work  # noqa: E402
 
+from fedcore.errors import DatasetUnavailable  # noqa: E402
+
 SETTING = workloads.Setting("tiny", "logistic", 4, 2, rounds=3, epochs=2, learning_rate=0.01)
 INITIAL = [np.zeros(2, np.float32)]
 
@@ -182,3 +184,14 @@ def test_everybody_has_a_variant_for_any_number_of_cores():
         names = [who.name for who in contestants.contestants(cores)]
         assert names == ["ours", "plain loop", "plain loop, no DataLoader", "Flower", "pfl"]
         assert all(who.variants for who in contestants.contestants(cores))
+
+
+def test_without_its_files_mnist_is_noise_and_says_so(monkeypatch):
+    def unavailable(**options):
+        raise DatasetUnavailable("no files")
+
+    monkeypatch.setattr(workloads.mnist, "load", unavailable)
+    made, source = workloads.mnist_work(None)
+    assert "not found" in source
+    assert made.x.shape[1:] == (1, 28, 28)
+    assert made.cohorts.shape == (workloads.MNIST.rounds, workloads.MNIST.cohort)

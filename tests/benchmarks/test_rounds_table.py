@@ -43,11 +43,3 @@ def test_whole_rounds_against_the_plain_loop():
     plain = rounds_table.read()[0]["against the plain loop"]
     assert plain["times faster"] >= plain["target"]
     assert plain["largest difference"] < 1e-4
-
-
-def test_a_page_without_content_gets_it_once():
-    page = f"before\n{rounds_table.BEGIN}\nold\n{rounds_table.END}\nafter\n"
-    renewed = rounds_table.renewed(page)
-    assert rounds_table.renewed(renewed) == renewed
-    assert "old" not in renewed
-    assert renewed.endswith("\nafter\n")

@@ -29,6 +29,8 @@ def test_the_readme_is_not_stale():
 def test_the_page_on_performance_is_not_stale():
     page = (ROOT / "docs" / "performance.md").read_text()
     assert tables.BEGIN in page
+    for name in ("peers", "cohort", "fleet"):
+        assert f"<!-- begin: make results {name} -->" in page
     assert page == tables.with_speed(page)
 
 
@@ -36,6 +38,25 @@ def test_every_model_and_strategy_agreed_with_the_plain_loop_on_the_gpu():
     equality = tables.read("simulator-check-cuda.json")["equality"]
     assert len(equality) == 16
     assert max(equality.values()) <= 1e-6
+
+
+def test_on_synthetic_ours_is_ten_times_faster_than_the_peers_on_the_same_work():
+    synthetic, _ = tables.read("peers.json")["workloads"]
+    rows = {row["name"]: row for row in synthetic["contestants"]}
+    for name in ("plain loop", "Flower", "pfl"):
+        assert rows[name]["distance"] <= 1e-3
+        assert rows[name]["times ours"] >= 10
+
+
+def test_memory_follows_the_cohort_and_not_the_fleet():
+    report = tables.read("growth.json")
+    largest = [point for point in report["fleet"] if point["fleet"] == 100_000]
+    assert len(largest) == 2
+    for point in largest:
+        assert point["peak_megabytes"] < 0.01 * point["fleet_megabytes"]
+    for point in report["cohort"]:
+        if point["cohort"] == 1000:
+            assert point["peak_megabytes"] < 3 * point["cohort_megabytes"]
 
 
 @pytest.mark.parametrize("name", ["mnist", "shakespeare"])
