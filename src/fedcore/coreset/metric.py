@@ -13,12 +13,15 @@ subtracting it in float32 turns small distinct gradients into duplicates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+PIECE = 1 << 17  # numbers computed with at a time
 
 Array: TypeAlias = "Tensor | NDArray[np.floating] | NDArray[np.integer]"
 
@@ -71,14 +74,24 @@ class Euclidean:
 
     def cpu(self) -> Euclidean:
         """Return the same space in main memory."""
-        return Euclidean(self.points.cpu())
+        return self._of(self.points.cpu())
 
     def take(self, indices: Tensor) -> Euclidean:
         """Return the space of some of the points, in the order of ``indices``."""
-        return Euclidean(self.points[indices])
+        return self._of(self.points[indices])
+
+    @classmethod
+    def _of(cls, points: Tensor) -> Euclidean:
+        """Return a space of points that have been checked before."""
+        space = cls.__new__(cls)
+        space.points = points
+        return space
 
     def between(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the distances [m] of paired points, from differences, in float64."""
+        return _in_pieces(self._between, first, second, max(1, self.points.shape[1]))
+
+    def _between(self, first: Tensor, second: Tensor) -> Tensor:
         return _squared(self.points, first, second).sqrt()
 
 
@@ -125,14 +138,25 @@ class OuterProduct:
 
     def cpu(self) -> OuterProduct:
         """Return the same space in main memory."""
-        return OuterProduct(self.residuals.cpu(), self.inputs.cpu(), self._bias)
+        return self._of(self.residuals.cpu(), self.inputs.cpu(), self._bias)
 
     def take(self, indices: Tensor) -> OuterProduct:
         """Return the space of some of the samples, in the order of ``indices``."""
-        return OuterProduct(self.residuals[indices], self.inputs[indices], self._bias)
+        return self._of(self.residuals[indices], self.inputs[indices], self._bias)
+
+    @classmethod
+    def _of(cls, residuals: Tensor, inputs: Tensor, bias: bool) -> OuterProduct:
+        """Return a space of samples that have been checked before."""
+        space = cls.__new__(cls)
+        space.residuals, space.inputs, space._bias = residuals, inputs, bias
+        return space
 
     def between(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the distances [m] of paired samples, from differences, in float64."""
+        width = self.residuals.shape[1] + self.inputs.shape[1]
+        return _in_pieces(self._between, first, second, max(1, width))
+
+    def _between(self, first: Tensor, second: Tensor) -> Tensor:
         left = _squared(self.residuals, first, second)
         right = _squared(self.inputs, first, second)
         norms_left = [_norms(self.residuals, which) for which in (first, second)]
@@ -144,6 +168,15 @@ class OuterProduct:
 
 
 Metric: TypeAlias = Euclidean | OuterProduct
+
+
+def _in_pieces(
+    between: Callable[[Tensor, Tensor], Tensor], first: Tensor, second: Tensor, width: int
+) -> Tensor:
+    """Return ``between`` of all pairs; on a CPU, so many at once as doubles fit into its cache."""
+    size = max(1, PIECE // width if first.device.type == "cpu" else len(first))
+    pairs = zip(torch.split(first, size), torch.split(second, size), strict=True)
+    return torch.cat([between(one, other) for one, other in pairs])
 
 
 def _squared(rows: Tensor, first: Tensor, second: Tensor) -> Tensor:

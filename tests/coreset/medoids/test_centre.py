@@ -22,7 +22,7 @@ def laid_out(metric, k=7):
 
 def test_a_member_costs_what_its_cluster_is_away_from_it(family):
     layout, distances, near, away = laid_out(family(300))
-    order = centre.ranked(layout, near, away, Deadline())
+    order = centre.ranked(layout, np.arange(len(layout)), near, away, Deadline())
     assert sorted(order.places) == list(range(len(layout)))
     for begin, end in zip(order.begins[:-1], order.begins[1:], strict=True):
         members = order.places[begin:end]
@@ -34,7 +34,7 @@ def test_a_member_costs_what_its_cluster_is_away_from_it(family):
 
 def test_of_a_large_cluster_the_members_nearest_to_the_medoid_are_tried(late):
     layout, _, near, away = laid_out(late(400), 2)
-    order = centre.ranked(layout, near, away, Deadline())
+    order = centre.ranked(layout, np.arange(len(layout)), near, away, Deadline())
     for begin, end in zip(order.begins[:-1], order.begins[1:], strict=True):
         tried = np.isfinite(order.costs[begin:end])
         assert tried.sum() == min(end - begin, centre.TRIED)
@@ -46,6 +46,20 @@ def test_of_a_large_cluster_the_members_nearest_to_the_medoid_are_tried(late):
 
 def test_without_time_medoids_stay(late):
     layout, _, near, away = laid_out(late(300))
-    order = centre.ranked(layout, near, away, Deadline.after(0.0))
+    order = centre.ranked(layout, np.arange(len(layout)), near, away, Deadline.after(0.0))
     first = order.places[order.begins[:-1]]
     assert sorted(first) == sorted(set(near.tolist()))
+
+
+def test_only_clusters_larger_than_asked_for_are_centred(late):
+    layout, distances, near, away = laid_out(late(600), 30)
+    chosen = layout.places(np.arange(30))
+    sizes = np.bincount(near, minlength=600)
+    limit = int(np.sort(sizes)[-5])
+    before = distances[:, chosen].min(axis=1) @ layout.weights
+    moved = centre.centre_large(layout, chosen, near, away, limit, Deadline())
+    assert 0 < moved <= (sizes > limit).sum()
+    assert chosen.sum() == 30
+    assert set(np.flatnonzero((sizes > 0) & (sizes <= limit))) <= set(np.flatnonzero(chosen))
+    assert distances[:, chosen].min(axis=1) @ layout.weights < before
+    assert centre.centre_large(layout, chosen, near, away, 600, Deadline()) == 0

@@ -13,7 +13,7 @@ from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.neighbours import EVERY
 from fedcore.coreset.medoids.solution import Problem
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.medoids.sparse import Repairs, list_length, solve_sparse, uncertified
+from fedcore.coreset.medoids.sparse import Repairs, improve, list_length, solve_sparse
 from fedcore.coreset.medoids.state import new_state, settle
 from fedcore.coreset.metric import Euclidean
 
@@ -99,20 +99,34 @@ def test_a_warm_start_saves_swaps(late):
     assert warm.objective <= 1.01 * solve(moved, 300, path="exact").objective
 
 
-def test_points_in_a_crowd_get_candidates_from_outside_their_lists(late):
+def test_a_cluster_larger_than_lists_gets_its_best_member(late):
     metric = late(2000)
-    problem = Problem(
-        rows_of(metric), np.ones(2000, np.float32), 400, np.arange(400), False, None, 1
-    )
+    problem = Problem(rows_of(metric), np.ones(2000, np.float32), 60, np.arange(60), False, None, 1)
     layout = layout_of(problem)
     lists = build_lists(layout, 24, Deadline())
     state = new_state(layout.places(problem.start), layout.weights, layout.far)
     settle(lists, state)
-    poor = uncertified(lists, state)
     repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))
-    assert repairs.look_further(8)
-    for point in poor:
-        extras = lists.points[point, lists.exact[point] : lists.size[point]]
-        assert (extras % 8 == 0).all()
-        assert not state.chosen[extras].any()
-    assert (lists.size[poor] > lists.exact[poor]).any()
+    assert repairs.run()
+    before = settle(lists, state)
+    assert repairs.centre() > 0
+    assert state.chosen.sum() == 60
+    assert repairs.run()
+    assert settle(lists, state) < before
+
+
+def test_stirring_keeps_the_number_of_medoids_and_is_taken_back_where_it_is_no_gain(late):
+    metric = late(3000)
+    problem = Problem(
+        rows_of(metric), np.ones(3000, np.float32), 600, np.arange(600), False, None, 1
+    )
+    layout = layout_of(problem)
+    lists = build_lists(layout, 64, Deadline())
+    state = new_state(layout.places(problem.start), layout.weights, layout.far)
+    settle(lists, state)
+    repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))
+    improve(lists, state, repairs)
+    first = settle(lists, state)
+    improve(lists, state, repairs)
+    assert state.chosen.sum() == 600
+    assert settle(lists, state) <= first

@@ -77,22 +77,52 @@ def _all_costs(
         cluster_costs(rows, leaves, weights, begin, end, tried)
 
 
-def ranked(layout: Layout, near: Ints, distance: Floats, deadline: Deadline) -> Ranked:
+def ranked(
+    layout: Layout,
+    who: NDArray[np.int64],
+    near: Ints,
+    distance: Floats,
+    deadline: Deadline,
+) -> Ranked:
     """Order the members of each cluster by what they would cost as its medoid.
 
-    ``near`` [n] is the place of each place's medoid, ``distance`` [n] how far that is. Clusters
-    that there is no time for keep their medoid in front.
+    ``who`` [m] are the places that belong to the clusters in question, ``near`` [n] is the place
+    of each place's medoid, ``distance`` [n] how far that is. Clusters that there is no time for
+    keep their medoid in front.
     """
-    count = len(layout)
     # A medoid stands first in its own cluster even where others lie at distance 0.
-    away = np.where(near == np.arange(count), np.float32(-1.0), distance)
-    places = np.lexsort((away, near))
-    begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), count)
+    away = np.where(near[who] == who, np.float32(-1.0), distance[who])
+    places = who[np.lexsort((away, near[who]))]
+    begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), len(who))
     rows, weights = take_rows(layout.rows, places), layout.weights[places]
-    leaves, costs = leaves_of(rows), np.full(count, np.inf)
-    size = max(1, PIECE * (len(begins) - 1) // (count * TRIED))
+    leaves, costs = leaves_of(rows), np.full(len(who), np.inf)
+    size = max(1, PIECE * (len(begins) - 1) // (max(len(who), 1) * TRIED))
     for first, last in deadline.pieces(len(begins) - 1, size):
         _all_costs(rows, leaves, weights, begins, first, last, costs)
     cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
     return Ranked(places[order], begins, costs[order])
+
+
+def centre_large(
+    layout: Layout,
+    chosen: NDArray[np.bool_],
+    near: Ints,
+    distance: Floats,
+    larger: int,
+    deadline: Deadline,
+) -> int:
+    """Give clusters of more than ``larger`` members their best member; returns how many changed.
+
+    ``chosen`` [n] is changed. In a cluster that is larger than lists are long, members do not know
+    each other, and swaps on lists do not find its best one.
+    """
+    sizes = np.bincount(near[near >= 0], minlength=len(layout))
+    who = np.flatnonzero((near >= 0) & (sizes[near] > larger))
+    if not len(who):
+        return 0
+    order = ranked(layout, who, near, distance, deadline)
+    best = order.places[order.begins[:-1]]
+    chosen[near[best]] = False
+    chosen[best] = True
+    return int((near[best] != best).sum())

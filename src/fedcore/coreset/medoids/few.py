@@ -58,12 +58,13 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     length = -(-min(3 * number // (2 * problem.k) + 17, number) // 8) * 8
     plan = plan_of(layout, start, length, time.monotonic() - begin, deadline, candidates)
     starts = [start] if problem.warm else _starts(layout, start, candidates)
+    everyone = np.arange(len(layout))
     served, swaps, before, finished = None, 0, np.inf, False
     for turn in range(ROUNDS if plan.most != NONE else 0):
         found = _swapped(layout, candidates, starts, problem.k, length, plan)
         if found is None:
             break
-        order = ranked(layout, found.near, found.distance, plan.work)
+        order = ranked(layout, everyone, found.near, found.distance, plan.work)
         served, swaps = _centred(found, order), swaps + found.swaps
         gained = found.total <= before * (1 - ENOUGH)
         finished = found.finished and (turn + 1 == ROUNDS or not gained)
@@ -76,7 +77,6 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
         # A start that was given, or has a medoid for every label, is not to be improved upon.
         free = not problem.warm and problem.labels is None
         return hurried(layout, spread_out(layout, problem.k) if free else start, "sparse", deadline)
-    everyone = np.arange(len(layout))
     near, sure = assign_places(layout, served.chosen, everyone, served.near, deadline)
     return layout.solution(served.chosen, near, 0.0, swaps, "sparse", finished and sure)
 
@@ -133,7 +133,7 @@ def _swapped_from(
     settle(lists, state)
     repairs = Repairs(layout, lists, state, plan)
     thin(layout, lists, state, repairs, k)
-    swaps, finished = improve(lists, state, repairs)
+    swaps, finished = improve(lists, state, repairs, whole=False)
     total = settle(lists, state)
     near = state.near.copy()
     unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))

@@ -48,16 +48,21 @@ class Points:
         left, right = self.metric.factors
         distances = _cdist(left[first], left[second])
         if right is not None:
-            norms = left.square().sum(1), right.square().sum(1) + float(self.metric.bias)
             near, inputs = distances.square(), _cdist(right[first], right[second]).square()
-            sums = [(norm[first][:, None] + norm[second][None]) / 2 for norm in norms]
-            gaps = [norm[first][:, None] - norm[second][None] for norm in norms]
+            rows = [_norms(left, 0.0, which) for which in (first, second)]
+            more = [_norms(right, float(self.metric.bias), which) for which in (first, second)]
+            sums = [(a[:, None] + b[None]) / 2 for a, b in (rows, more)]
+            gaps = [a[:, None] - b[None] for a, b in (rows, more)]
             squared = near * (sums[1] - inputs / 4) + inputs * (sums[0] - near / 4)
             distances = (squared + gaps[0] * gaps[1] / 2).clamp(min=0).sqrt()
         if self.labels is not None:
             same = self.labels[first][:, None] == self.labels[second][None]
             distances = torch.where(same, distances, self.far)
         return distances
+
+
+def _norms(values: Tensor, bias: float, which: Tensor) -> Tensor:
+    return values[which].square().sum(1) + bias
 
 
 def _cdist(first: Tensor, second: Tensor) -> Tensor:
