@@ -93,9 +93,8 @@ def test_slots_at_rest_stay_where_they_are_in_recorded_steps(setting, delays, mo
 
 def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatch):
     """The choice of a client waits for steps of the others, which come if nobody waits for it."""
-    stepped = threading.Event()
-    begun = threading.Event()
-    build = coresets_module.build_coreset
+    asked, begun, stepped = threading.Event(), threading.Event(), threading.Event()
+    build, begin = coresets_module.build_coreset, Selections.begin
 
     def until_stepped(candidates, *arguments):
         if len(candidates) == 40:
@@ -103,13 +102,21 @@ def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatc
             assert stepped.wait(20)
         return build(candidates, *arguments)
 
+    def noted(self, assignment, phase, *arguments):
+        pending = begin(self, assignment, phase, *arguments)
+        if assignment.plan.phases[phase].coreset and len(setting[1][assignment.client_id]) == 40:
+            asked.set()
+        return pending
+
     monkeypatch.setattr(coresets_module, "build_coreset", until_stepped)
+    monkeypatch.setattr(Selections, "begin", noted)
     from fedcore.local import steps
 
     step = steps.cohort_step
 
     def watched(*arguments):
-        if begun.is_set():
+        if asked.is_set():  # a busy machine may be slow to start the thread that chooses
+            assert begun.wait(20)
             stepped.set()
         return step(*arguments)
 
