@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
 from fedcore.coreset.medoids.bounds import Index, Ints
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Rows, accumulate
+from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Rows, accumulate
 from fedcore.coreset.medoids.keys import Keys, furthest_bits, thin, write
 from fedcore.coreset.medoids.pairs import LANES, between, outer_squared
 
@@ -49,23 +49,24 @@ def lower_bounds(rows: Rows, point: int, index: Index, out: Floats) -> None:
 
 
 @compiled
-def _threshold(bits: NDArray[np.uint32], wanted: int) -> np.int64:
-    """Return a number below which at least ``wanted`` of ``bits`` are, and not many more."""
-    low, high = bits[0], bits[0]
+def _threshold(bits: NDArray[np.uint32], wanted: int) -> np.uint32:
+    """Return a number that at least ``wanted`` of ``bits`` do not exceed, and not many more."""
+    low: np.uint32 = bits[0]
+    high: np.uint32 = bits[0]
     for i in range(len(bits)):
         low, high = min(low, bits[i]), max(high, bits[i])
     while low < high:
         middle = low + ((high - low) >> np.uint32(1))
-        inside = 0
+        inside = np.uint32(0)
         for i in range(len(bits)):
-            inside += bits[i] <= middle
+            inside += np.uint32(bits[i] <= middle)
         if inside < wanted:
             low = middle + np.uint32(1)
         else:
             high = middle
             if inside <= wanted + wanted // 4:
                 break
-    return np.int64(high)
+    return high
 
 
 @compiled
@@ -74,33 +75,39 @@ def _measure(
     point: int,
     index: Index,
     bounds: NDArray[np.uint32],
-    above: np.int64,
-    limit: np.int64,
+    least: np.uint32,
+    limit: np.uint32,
     keys: Keys,
     held: int,
     wanted: int,
     sums: Floats,
-) -> tuple[int, np.int64]:
-    """Append the keys of points whose bound is above one limit and not above the other.
+) -> int:
+    """Append the keys of points with bounds between ``least`` and ``limit``, given as bits.
 
-    Returns how many keys are held and the bits of the distance that a point must not exceed.
+    Returns how many keys are held. When they become too many, the furthest go, and the limit
+    falls.
     """
     room = keys.shape[1] - 1
-    for j in range(len(index.names)):
-        if bounds[j] > limit or np.int64(bounds[j]) <= above:
+    for begin in range(0, len(bounds), LEAF):
+        hits = np.uint32(0)
+        for j in range(LEAF):
+            hits += np.uint32((bounds[begin + j] >= least) & (bounds[begin + j] <= limit))
+        if hits == 0:
             continue
-        other = index.names[j]
-        left = between(rows.left, point, other, sums)
-        right = between(rows.right, point, other, sums)
-        sums[0] = outer_squared(rows, point, other, left, right)
-        bits = sums.view(np.uint32)[0]
-        keys[0, held] = (np.uint64(bits) << np.uint64(32)) | np.uint64(other)
-        held += 1
-        if held > room:
-            held = thin(keys, 0, held, wanted, wanted // 4)
-            nearer = np.int64(furthest_bits(keys, 0, held))
-            limit = nearer if nearer < limit else limit
-    return held, limit
+        for j in range(begin, begin + LEAF):
+            if bounds[j] < least or bounds[j] > limit:
+                continue
+            other = index.names[j]
+            left = between(rows.left, point, other, sums)
+            right = between(rows.right, point, other, sums)
+            sums[0] = outer_squared(rows, point, other, left, right)
+            bits = sums.view(np.uint32)[0]
+            keys[0, held] = (np.uint64(bits) << np.uint64(32)) | np.uint64(other)
+            held += 1
+            if held > room:
+                held = thin(keys, 0, held, wanted, wanted // 4)
+                limit = min(limit, furthest_bits(keys, 0, held))
+    return held
 
 
 @compiled
@@ -118,18 +125,19 @@ def search_outer(
     keys = np.empty((1, 2 * wanted + 64), np.uint64)
     padded = index.leaves.left.shape[0] * LEAF
     all_bounds = np.empty(padded, np.float32)
-    bits = all_bounds.view(np.uint32)[:size]
+    bits = all_bounds.view(np.uint32)
     sums = np.empty(LANES, np.float32)
     for q in range(len(queries)):
         point = queries[q]
         lower_bounds(rows, point, index, all_bounds)
-        nearest = _threshold(bits, min(wanted, size))
-        held, _ = _measure(rows, point, index, bits, np.int64(-1), nearest, keys, 0, wanted, sums)
-        limit = nearest
+        all_bounds[size:] = FAR  # nobody
+        nearest = _threshold(bits[:size], min(wanted, size))
+        none, next_one = np.uint32(0), nearest + np.uint32(1)
+        held = _measure(rows, point, index, bits, none, nearest, keys, 0, wanted, sums)
         if held >= wanted:
             held = thin(keys, 0, held, wanted, 0)
-            limit = np.int64(furthest_bits(keys, 0, held))
-        held, _ = _measure(rows, point, index, bits, nearest, limit, keys, held, wanted, sums)
+            limit = furthest_bits(keys, 0, held)
+            held = _measure(rows, point, index, bits, next_one, limit, keys, held, wanted, sums)
         if held > wanted + 8:
             held = thin(keys, 0, held, wanted, 8)
         write(keys, 0, held, -1 if keep_own else point, points[q : q + 1], distances[q : q + 1])
