@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.coreset import digits
+from benchmarks.coreset import digits, few
 from benchmarks.coreset.data import STAGES, residual_gradients
 from benchmarks.coreset.floor import all_distances_ms
 from benchmarks.coreset.machine import describe
@@ -271,6 +271,7 @@ def measure_all(quick: bool, data: Path | None, load: str) -> None:
         "speed": speed,
         "scale": scale,
         "growth exponent from 10,000 to 100,000": exponents,
+        "few medoids": few.measure(quick, say),
         "warm start": [warm_starts(2_000 if quick else 10_000)],
         "anytime": anytime(10_000 if quick else 50_000),
         "real gradients": real,
@@ -282,7 +283,7 @@ def measure_all(quick: bool, data: Path | None, load: str) -> None:
     name = "coreset-quick" if quick else "coreset"
     (RESULTS / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
     text = [f"# k-medoids solver\n\nMachine: {json.dumps(report['machine'])}\n"]
-    titles = ("speed", "scale", "warm start", "anytime", "real gradients")
+    titles = ("speed", "scale", "few medoids", "warm start", "anytime", "real gradients")
     for title in (*titles, "share of a straggler's training", "first call"):
         text.append(f"## {title.capitalize()}\n\n{table(report[title])}\n")
     text.append(f"Growth exponent from n = 10,000 to 100,000: {exponents}\n")

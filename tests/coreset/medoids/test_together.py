@@ -17,12 +17,12 @@ POINTS = points_of(
 def start(k=60, length=30):
     chosen = torch.zeros(300, dtype=torch.bool)
     chosen[:k] = True
-    lists = together._lists(POINTS, length, Deadline())
+    lists = together._lists(POINTS, torch.arange(len(POINTS)), length, Deadline())
     return together._repaired(POINTS, lists, chosen, Deadline()), chosen
 
 
 def test_lists_begin_with_their_owner_and_are_sorted():
-    lists = together._lists(POINTS, 30, Deadline())
+    lists = together._lists(POINTS, torch.arange(len(POINTS)), 30, Deadline())
     assert torch.equal(lists.numbers[:, 0], torch.arange(300))
     assert bool((lists.distances.diff(dim=1) >= 0).all())
 
@@ -54,3 +54,11 @@ def test_group_sums_do_not_depend_on_the_order():
     one = together._group_sums(values, groups, 7, 2.0**40)
     two = together._group_sums(values[order], groups[order], 7, 2.0**40)
     assert torch.equal(one, two)
+
+
+def test_lists_of_candidates_hold_those_behind_their_owner():
+    tried = torch.arange(0, len(POINTS), 3)
+    lists = together._lists(POINTS, tried, 10, Deadline())
+    assert torch.equal(lists.numbers[:, 0], torch.arange(len(POINTS)))
+    assert (lists.numbers[:, 1:] % 3 == 0).all()
+    assert (lists.distances.diff(dim=1) >= 0).all()

@@ -39,9 +39,14 @@ class Index(NamedTuple):
     radius: Floats  # [leaves]
 
 
-def index_of(rows: Rows, names: NDArray[np.integer]) -> Index:
-    """Prepare the points called ``names`` (positions in ``rows``, ascending) to be searched."""
-    chosen = take_rows(rows, names)
+def index_of(rows: Rows, names: NDArray[np.integer], *, bare: bool = False) -> Index:
+    """Prepare the points called ``names`` (positions in ``rows``, ascending) to be searched.
+
+    A ``bare`` index of outer products serves an exact search alone, which reads long factors from
+    ``rows`` and bounds no leaves.
+    """
+    bare = bare and len(rows.norm_left) > 0
+    chosen = take_rows(rows._replace(right=rows.right[:, :0]) if bare else rows, names)
     leaves = leaves_of(chosen)
     count = len(chosen.left)
     starts = np.arange(0, count, LEAF)
@@ -50,7 +55,7 @@ def index_of(rows: Rows, names: NDArray[np.integer]) -> Index:
     if not len(rows.norm_left):
         low = np.ascontiguousarray(np.minimum.reduceat(chosen.left, starts, axis=0).T)
         high = np.ascontiguousarray(np.maximum.reduceat(chosen.left, starts, axis=0).T)
-    else:
+    elif not bare:
         middles = np.minimum(starts + LEAF // 2, count - 1)
         centres = leaves_of(take_rows(chosen, middles))
         radius = _radii(chosen, leaves, middles, count)

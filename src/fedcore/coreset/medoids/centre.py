@@ -28,7 +28,8 @@ from fedcore.coreset.medoids.geometry import (
 )
 from fedcore.coreset.medoids.layout import Layout
 
-TRIED = 256  # members of a cluster, at most
+TRIED = 256  # members of a cluster, at most,
+WIDE = 32  # or so much less as vectors are longer than this
 PIECE = 1 << 20  # distances between two looks at the clock
 
 
@@ -69,11 +70,12 @@ def _all_costs(
     begins: NDArray[np.int64],
     first: int,
     last: int,
+    most: int,
     out: NDArray[np.float64],
 ) -> None:
     for cluster in range(first, last):
         begin, end = begins[cluster], begins[cluster + 1]
-        tried = out[begin : min(end, begin + TRIED)]
+        tried = out[begin : min(end, begin + most)]
         cluster_costs(rows, leaves, weights, begin, end, tried)
 
 
@@ -96,9 +98,11 @@ def ranked(
     begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), len(who))
     rows, weights = take_rows(layout.rows, places), layout.weights[places]
     leaves, costs = leaves_of(rows), np.full(len(who), np.inf)
+    width = rows.left.shape[1] + rows.right.shape[1]
+    most = max(16, min(TRIED, TRIED * WIDE // width))
     size = max(1, PIECE * (len(begins) - 1) // (max(len(who), 1) * TRIED))
     for first, last in deadline.pieces(len(begins) - 1, size):
-        _all_costs(rows, leaves, weights, begins, first, last, costs)
+        _all_costs(rows, leaves, weights, begins, first, last, most, costs)
     cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
     return Ranked(places[order], begins, costs[order])

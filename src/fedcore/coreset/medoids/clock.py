@@ -36,3 +36,19 @@ class Deadline:
             if self.over():
                 return
             yield begin, min(begin + size, total)
+
+
+class Pace:
+    """Says whether another step like the last one fits in before a deadline."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline, self._last, self._longest = deadline, time.monotonic(), 0.0
+        self._begun = False
+
+    def allows_another(self) -> bool:
+        """Say so, to be asked before each step."""
+        now = time.monotonic()
+        if self._begun:
+            self._longest = max(self._longest, now - self._last)
+        self._begun, self._last = True, now
+        return self._deadline.left() > self._longest

@@ -23,12 +23,10 @@ from fedcore.coreset.medoids.geometry import Floats
 from fedcore.coreset.medoids.hurry import NONE, Plan, hurried, plan_of, spread_out
 from fedcore.coreset.medoids.layout import Layout, assign_places, build_lists, layout_of
 from fedcore.coreset.medoids.lists import Lists
-from fedcore.coreset.medoids.solution import Problem, Solution
+from fedcore.coreset.medoids.solution import Problem, Solution, candidate_number
 from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, thin
 from fedcore.coreset.medoids.state import new_state, settle
 
-EACH = 10  # candidates a medoid,
-SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
 STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids
 BEST = 8  # of a cluster's members that are candidates in the next round
 ROUNDS = 5  # at most
@@ -53,7 +51,7 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     begin = time.monotonic()
     layout = layout_of(problem)
     start = layout.places(problem.start)
-    number = min(EACH * problem.k + int(SPARE * problem.k**0.5), len(layout))
+    number = candidate_number(problem.k, len(layout))
     candidates = spread_out(layout, number) | start
     length = -(-min(3 * number // (2 * problem.k) + 17, number) // 8) * 8
     plan = plan_of(layout, start, length, time.monotonic() - begin, deadline, candidates)

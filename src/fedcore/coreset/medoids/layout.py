@@ -112,7 +112,7 @@ def build_lists(
         if among is not None:
             inside = inside[among[begin:end]]
         complete = len(inside) + (among is not None) <= length
-        index = index_of(layout.rows, inside)
+        index = index_of(layout.rows, inside, bare=most == EVERY)
         for first in range(begin, end, 8192):
             queries = np.arange(first, min(first + 8192, end))
             found = nearest(
@@ -152,7 +152,7 @@ def nearest_among(
         inside = begin + np.flatnonzero(members[begin:end])
         if low == high or not len(inside):
             continue
-        index = index_of(layout.rows, inside)
+        index = index_of(layout.rows, inside, bare=True)
         found = nearest(
             layout.rows,
             queries[low:high],

@@ -15,114 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled, inlined
+from fedcore.compiled import compiled
 from fedcore.coreset.medoids.bounds import Index, Ints, bounds_of, by_nearness, group_of
 from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Rows, accumulate, squared_to_leaf
+from fedcore.coreset.medoids.keys import collect, furthest_bits, largest_of, thin, write
+from fedcore.coreset.medoids.outer import search_outer
 from fedcore.coreset.medoids.visits import squared_to_visitors
 
 EVERY = 1 << 30  # as many leaves as there are
-
-Keys = NDArray[np.uint64]
-
-
-@compiled
-def _thin(keys: Keys, row: int, count: int, wanted: int, slack: int) -> int:
-    """Keep the smallest of keys[row, :count]: at least ``wanted``, at most ``slack`` more.
-
-    Bisection on the value with vectorised counting: no branch depends on the data, where
-    quickselect would mispredict half of its comparisons. Returns how many are left.
-    """
-    low, high = keys[row, 0], keys[row, 0]
-    for i in range(count):
-        low, high = min(low, keys[row, i]), max(high, keys[row, i])
-    while low < high:
-        middle = low + ((high - low) >> np.uint64(1))
-        inside = 0
-        for i in range(count):
-            inside += keys[row, i] <= middle
-        if inside < wanted:
-            low = middle + np.uint64(1)
-        else:
-            high = middle
-            if inside <= wanted + slack:
-                break
-    kept = 0
-    for i in range(count):
-        key = keys[row, i]
-        keys[row, kept] = key
-        kept += key <= high
-    return kept
-
-
-@compiled
-def _furthest(keys: Keys, row: int, count: int) -> np.uint32:
-    """Return the bits of the largest squared distance among keys[row, :count]."""
-    largest = np.uint64(0)
-    for i in range(count):
-        largest = max(largest, keys[row, i])
-    return np.uint32(largest >> np.uint64(32))
-
-
-@inlined
-def _largest(values: Floats) -> np.float32:
-    largest: np.float32 = values[0]
-    for i in range(len(values)):
-        largest = max(largest, values[i])
-    return largest
-
-
-@inlined
-def _collect(
-    keys: Keys, row: int, count: int, bits: NDArray[np.uint32], index: Index, leaf: int, worst: int
-) -> int:
-    """Append the points of a leaf that are no further than ``worst``; return the new count.
-
-    A key is the bits of a squared distance above the point's name: for numbers that are not
-    negative, the order of the bits is the order of the numbers, and ties go by name.
-    """
-    begin = leaf * LEAF
-    limit = np.uint32(worst)
-    last = begin + LEAF > len(index.names)
-    size = len(index.names) - begin if last else LEAF
-    for part in range(0, size, 16):
-        if not last:
-            hits = np.uint32(0)
-            for j in range(16):
-                hits += np.uint32(bits[part + j] <= limit)
-            if hits == 0:
-                continue
-        for j in range(part, min(part + 16, size)):
-            # Written always, kept by moving on: a branch here would be mispredicted.
-            name = np.uint64(index.names[begin + j])
-            keys[row, count] = (np.uint64(bits[j]) << np.uint64(32)) | name
-            count += bits[j] <= limit
-    return count
-
-
-@compiled
-def _write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: Floats) -> None:
-    """Write keys[row, :count] in order, without ``own``, as far as there is room.
-
-    A key's place is the number of smaller keys: quadratic, but without branches.
-    """
-    room = points.shape[1]
-    for place in range(room):
-        points[row, place] = -1
-        distances[row, place] = 0.0
-    own_key = np.uint64(0xFFFFFFFFFFFFFFFF)
-    for i in range(count):
-        if np.int64(keys[row, i] & np.uint64(0xFFFFFFFF)) == own:
-            own_key = keys[row, i]
-    for i in range(count):
-        key = keys[row, i]
-        place = -int(key > own_key)
-        for j in range(count):
-            place += keys[row, j] < key
-        if place < room and key != own_key:
-            squared = np.uint32(key >> np.uint64(32))
-            points[row, place] = np.int32(key & np.uint64(0xFFFFFFFF))
-            distances[row, place] = np.sqrt(squared.view(np.float32))
 
 
 @compiled
@@ -157,7 +58,7 @@ def search_run(
     looked_at = 0
     for leaf in by_nearness(group.near):
         # Rounding may push a bound above the distance it bounds: allow for that.
-        furthest = _largest(worst)
+        furthest = largest_of(worst)
         if group.least[leaf] * np.float32(0.9999) > furthest:
             continue
         looked_at += 1
@@ -166,7 +67,7 @@ def search_run(
         bounds_of(index, group, leaf, bounds)
         visiting = 0
         for q in range(LEAF):
-            # Written always, kept by moving on, as in _collect.
+            # Written always, kept by moving on, as in collect.
             visitors[visiting] = q
             visiting += bounds[q] * np.float32(0.9999) <= worst[q]
         if not plain:
@@ -180,14 +81,14 @@ def search_run(
             else:
                 for j in range(LEAF):
                     squared[j] = found[visitor, j]
-            held[q] = _collect(keys, q, held[q], squared_bits, index, leaf, worst_bits[q])
+            held[q] = collect(keys, q, held[q], squared_bits, index, leaf, worst_bits[q])
             if held[q] > room:
-                held[q] = _thin(keys, q, held[q], wanted, wanted // 4)
-                worst_bits[q] = _furthest(keys, q, held[q])
+                held[q] = thin(keys, q, held[q], wanted, wanted // 4)
+                worst_bits[q] = furthest_bits(keys, q, held[q])
     for q in range(count):
         if held[q] > wanted + 8:
-            held[q] = _thin(keys, q, held[q], wanted, 8)
-        _write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)
+            held[q] = thin(keys, q, held[q], wanted, 8)
+        write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)
 
 
 @compiled
@@ -232,7 +133,11 @@ def nearest(
 
     def run(begin: int) -> None:
         part = slice(begin, begin + LEAF)
-        search_run(rows, queries[part], index, points[part], distances[part], keep_own, most)
+        into = points[part], distances[part]
+        if len(rows.norm_left) and most == EVERY:
+            search_outer(rows, queries[part], index, *into, keep_own)
+        else:
+            search_run(rows, queries[part], index, *into, keep_own, most)
 
     begins = range(0, len(queries), LEAF)
     if threads > 1:

@@ -16,7 +16,7 @@ from fedcore.seeding import stream
 
 SHORT = 40  # coordinates that are not worth turning
 SAMPLE = 2048
-LEADING = 32  # directions of a second factor
+LEADING = 16  # directions of a second factor
 IDLE = 2e-6  # of a point's norm: what rounding to float32 leaves in directions not in use
 
 

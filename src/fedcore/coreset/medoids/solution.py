@@ -12,6 +12,15 @@ if TYPE_CHECKING:  # a solution must be at hand where numba is not
     from fedcore.coreset.medoids.geometry import Rows
 
 
+EACH = 10  # candidates a medoid where medoids are few,
+SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
+
+
+def candidate_number(k: int, count: int) -> int:
+    """Return how many of ``count`` points to try at a time as one of few medoids."""
+    return min(EACH * k + int(SPARE * k**0.5), count)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Choose k of u distinct points, 0 < k < u."""

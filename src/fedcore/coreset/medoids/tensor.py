@@ -19,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.clock import Deadline, Pace
 from fedcore.coreset.medoids.solution import Solution
 from fedcore.coreset.metric import Metric
 
 CHUNK = 1 << 23  # distances computed at a time
+MANY = 4096  # points above which few medoids are sought among candidates only
 FEW = 1000  # points up to which all pairs are looked at
 
 
@@ -115,9 +116,19 @@ def solve_tensor(
     certified, swaps, finished = 1.0, 0, True
     work = deadline
     if deadline.moment is not None:
-        work = deadline.earlier(_time_to_assign(points, everyone, medoids))
+        assigning = _time_to_assign(points, everyone, medoids)
+        if assigning > deadline.left():
+            from fedcore.coreset.medoids.glimpse import glimpse
+
+            return glimpse(points, start, "torch", deadline)
+        work = deadline.earlier(assigning)
     if k == 1:
         medoids, finished = _best_single(points, medoids, work)
+    elif len(points) > MANY and k * share < len(points):
+        from fedcore.coreset.medoids.drawn import swap_drawn
+
+        medoids, swaps, finished = swap_drawn(points, medoids, work)
+        certified = 0.0
     elif len(points) <= FEW or k * share < len(points):
         medoids, swaps, finished = _best_of_starts(points, medoids, work)
     else:
@@ -182,8 +193,9 @@ def _swap_one_by_one(
     size = max(1, min(16 if count <= FEW else 256, CHUNK // count))
     chunks = torch.split(everyone, size)
     swaps, quiet, turn = 0, 0, 0
+    pace = Pace(deadline)
     while quiet < len(chunks):
-        if deadline.over():
+        if not pace.allows_another():
             return medoids, swaps, False
         candidates = chunks[turn]
         (near, second), slots = (values.T for values in to_medoids.topk(2, 1, largest=False))

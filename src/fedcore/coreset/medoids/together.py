@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcore.coreset.medoids.clock import Deadline
+from fedcore.coreset.medoids.clock import Deadline, Pace
 from fedcore.coreset.medoids.tensor import OutOfTime, Points, nearest_of
 
 REPAIR = 8  # nearest medoids that stand behind every list
@@ -36,15 +36,20 @@ class Served:
 
 
 def swap_together(
-    points: Points, medoids: Tensor, deadline: Deadline
+    points: Points, medoids: Tensor, deadline: Deadline, candidates: Tensor | None = None
 ) -> tuple[Tensor, int, float, bool]:
-    """Swap and repair in turns; returns medoids, swaps, the certified fraction, finished."""
+    """Swap and repair in turns; returns medoids, swaps, the certified fraction, finished.
+
+    With ``candidates``, in ascending order and the medoids among them, only those are tried.
+    """
     count, device = len(points), points.weights.device
     chosen = torch.zeros(count, dtype=torch.bool, device=device)
     chosen[medoids] = True
     swaps, before, certified = 0, float("inf"), 0.0
     try:
-        lists = _lists(points, min(3 * count // len(medoids) + 24, count), deadline)
+        tried = torch.arange(count, device=device) if candidates is None else candidates
+        length = min(3 * len(tried) // len(medoids) + 24, len(tried))
+        lists = _lists(points, tried, length, deadline)
         for _ in range(ROUNDS):
             graph = _repaired(points, lists, chosen, deadline)
             served = _serve(points, graph, chosen)
@@ -52,16 +57,19 @@ def swap_together(
             if served.total > before * (1 - 5e-4):
                 break
             before = served.total
-            chosen, made = _converge(points, graph, chosen, deadline)
+            chosen, made, finished = _converge(points, graph, chosen, deadline)
             swaps += made
+            if not finished:
+                return chosen.nonzero()[:, 0], swaps, certified, False
     except OutOfTime:
         return chosen.nonzero()[:, 0], swaps, certified, False
     return chosen.nonzero()[:, 0], swaps, certified, not deadline.over()
 
 
-def _lists(points: Points, length: int, deadline: Deadline) -> Graph:
+def _lists(points: Points, tried: Tensor, length: int, deadline: Deadline) -> Graph:
+    """Return everybody's nearest among those ``tried``, behind the point itself."""
     everyone = torch.arange(len(points), device=points.weights.device)
-    numbers, distances = nearest_of(points, everyone, everyone, length, deadline)
+    numbers, distances = nearest_of(points, everyone, tried, length, deadline)
     # A point leads its own list even where others lie at distance 0.
     own = numbers == everyone[:, None]
     place = torch.where(own.any(1), own.int().argmax(1), length - 1)
@@ -115,11 +123,13 @@ def _group_sums(values: Tensor, groups: Tensor, number: int, scale: float) -> Te
 
 def _converge(
     points: Points, graph: Graph, chosen: Tensor, deadline: Deadline
-) -> tuple[Tensor, int]:
+) -> tuple[Tensor, int, bool]:
+    """Swap until nothing helps; returns who is chosen, the swaps, and False if time ran out."""
     swaps = 0
+    pace = Pace(deadline)
     for _ in range(STEPS):
-        if deadline.over():
-            break
+        if not pace.allows_another():
+            return chosen, swaps, False
         served = _serve(points, graph, chosen)
         into, out, gain = _step(points, graph, chosen, served)
         if not len(into):
@@ -129,7 +139,7 @@ def _converge(
         swaps += len(into)
         if gain < 1e-5 * served.total:
             break
-    return chosen, swaps
+    return chosen, swaps, True
 
 
 def _step(
