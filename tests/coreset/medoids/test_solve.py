@@ -100,9 +100,10 @@ def test_labels_are_kept_apart_under_one_budget(path):
     assert answer.objective >= solve(points, 20, path=path).objective * 0.999
 
 
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("path", PATHS)
-def test_a_warm_start_at_the_answer_needs_no_swap(path):
-    points = RNG.normal(size=(300, 4))
+def test_a_warm_start_at_the_answer_needs_no_swap(path, seed):
+    points = np.random.default_rng(seed).normal(size=(300, 4))
     first = solve(points, 50, path=path)
     again = solve(points, 50, start=first.indices, path=path)
     assert again.swaps == 0

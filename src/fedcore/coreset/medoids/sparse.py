@@ -75,7 +75,8 @@ def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
     settle(lists, state)
     repairs = Repairs(layout, lists, state, plan)
     thin(layout, lists, state, repairs, problem.k)
-    swaps, finished = improve(lists, state, repairs)
+    # A warm start is near its optimum already; leaving it again would cost what it saves.
+    swaps, finished = improve(lists, state, repairs, stirred=not problem.warm)
     settle(lists, state)
     solution = _solution(layout, lists, state, swaps, finished, deadline)
     pairs = len(layout) ** 2 * sum(factor.shape[1] for factor in problem.rows[:2])
@@ -192,7 +193,9 @@ def thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) -
         target = max(k, min(target, left) // 2)
 
 
-def improve(lists: Lists, state: State, repairs: Repairs, whole: bool = True) -> tuple[int, bool]:
+def improve(
+    lists: Lists, state: State, repairs: Repairs, *, whole: bool = True, stirred: bool = False
+) -> tuple[int, bool]:
     """Swap and repair in turns; returns the swaps, and whether the last turn ran to its end.
 
     Where lists are not ``whole``, but of some candidates, no others must become medoids.
@@ -200,7 +203,7 @@ def improve(lists: Lists, state: State, repairs: Repairs, whole: bool = True) ->
     swaps, finished = _turns(lists, state, repairs, whole)
     k, count = int(state.chosen.sum()), len(state.chosen)
     known = 2 * len(uncertified(lists, state)) <= count
-    if not (whole and finished and known and STIRRED[0] * k <= count <= STIRRED[1] * k):
+    if not (stirred and finished and known and STIRRED[0] * k <= count <= STIRRED[1] * k):
         return swaps, finished
     kept, before = state.chosen.copy(), settle(lists, state)
     finished = _stir(lists, state, repairs)
