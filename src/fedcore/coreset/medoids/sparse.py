@@ -34,7 +34,9 @@ from fedcore.coreset.medoids.stream import solve_streamed
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
-POLISHED = 90_000_000  # n² d up to which the last word is with all n² distances
+# n, and n² d, up to which the last word is with all n² distances: beyond, that takes as long as all
+# else for a ten thousandth of the objective.
+POLISHED = (1200, 90_000_000)
 STIRRED = (4, 10)  # n / k between these: medoids are stirred
 ENOUGH = 5e-4  # of the objective: what a turn must gain for another to follow
 STRIDE = 512  # candidates between two looks at the clock
@@ -79,8 +81,9 @@ def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
     swaps, finished = improve(lists, state, repairs, stirred=not problem.warm)
     settle(lists, state)
     solution = _solution(layout, lists, state, swaps, finished, deadline)
-    pairs = len(layout) ** 2 * sum(factor.shape[1] for factor in problem.rows[:2])
-    if solution.certified < 1.0 and pairs <= POLISHED and not work.over():
+    width = sum(factor.shape[1] for factor in problem.rows[:2])
+    few = len(layout) <= POLISHED[0] and len(layout) ** 2 * width <= POLISHED[1]
+    if solution.certified < 1.0 and few and not work.over():
         return _polished(problem, solution, work)
     return solution
 
