@@ -41,11 +41,13 @@ tests: $(READY) ## the tests, on two processes
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
 
+# A folder that holds mnist/ and shakespeare/, where these are not found anyway
+DATA ?=
 paper-synthetic: $(READY) ## the Synthetic half of the paper's Table 2 (a quarter of an hour)
 	@$(BIN)/python -m benchmarks.paper.synthetic
 
 bench-coreset: $(READY) ## the k-medoids solver against the public one (ten minutes)
-	@$(BIN)/python -m benchmarks.coreset
+	@$(BIN)/python -m benchmarks.coreset $(if $(DATA),--data $(DATA))
 
 study: $(READY) ## selector x weighting x budget, on Synthetic and a CNN (ten minutes)
 	@$(BIN)/python -m benchmarks.selectors
@@ -58,9 +60,8 @@ bench-simulator: $(READY) ## client-steps per second against the plain loop (min
 	@$(BIN)/python -m benchmarks.simulator --device $(DEVICE)
 
 bench-rounds: $(READY) ## where the time of whole FedCore rounds goes (minutes; needs the data)
-	@$(BIN)/python -m benchmarks.simulator.rounds --device $(DEVICE)
+	@$(BIN)/python -m benchmarks.simulator.rounds --device $(DEVICE) $(if $(DATA),--data-dir $(DATA))
 
-DATA ?=
 bench-peers: $(READY) ## ours against the plain loop, Flower and pfl on the same work (10 to 15 minutes)
 	@$(BIN)/python -m benchmarks.peers $(if $(DATA),--data-dir $(DATA))
 
