@@ -40,6 +40,11 @@ class Ranked(NamedTuple):
     begins: NDArray[np.int64]  # [clusters + 1] where each cluster begins in ``places``
     costs: NDArray[np.float64]  # [n] of the cluster with this place as its medoid; inf: not tried
 
+    @property
+    def total(self) -> float:
+        """Σ of all clusters' costs with their best medoids."""
+        return float(self.costs[self.begins[:-1]].sum())
+
 
 @compiled
 def cluster_costs(

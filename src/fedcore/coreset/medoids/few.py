@@ -59,16 +59,16 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     everyone = np.arange(len(layout))
     served, swaps, before, finished = None, 0, np.inf, False
     for turn in range(ROUNDS if plan.most != NONE else 0):
-        found = _swapped(layout, candidates, starts, problem.k, length, plan)
-        if found is None:
+        tries = _swapped(layout, candidates, starts, problem.k, length, plan)
+        if not tries:
             break
-        order = ranked(layout, everyone, found.near, found.distance, plan.work)
+        found, order = _best_centred(layout, everyone, tries, plan.work)
         served, swaps = _centred(found, order), swaps + found.swaps
         gained = found.total <= before * (1 - ENOUGH)
         finished = found.finished and (turn + 1 == ROUNDS or not gained)
         if finished or plan.work.over():
             break
-        before = float(order.costs[order.begins[:-1]].sum())
+        before = order.total
         starts = [served.chosen]
         candidates = _around(layout, served, order, number)
     if served is None:
@@ -104,23 +104,39 @@ def _swapped(
     k: int,
     length: int,
     plan: Plan,
-) -> Served | None:
-    """Go down to k medoids, swap until no candidate helps, and take the best of all starts.
+) -> list[Served]:
+    """Go down to k medoids and swap until no candidate helps, from every start there is time for.
 
-    None if there is no time for lists.
+    None of them if there is no time for lists.
     """
     lists = build_lists(layout, length, plan.work, plan.most, candidates)
+    tries: list[Served] = []
     if lists is None:
-        return None
-    best = None
+        return tries
     for start in starts:
-        if best is not None and plan.work.over():
-            return best._replace(finished=False)
+        if tries and plan.work.over():
+            return [tries[0]._replace(finished=False), *tries[1:]]
         lists.size[:] = lists.exact
         lists.reach[:] = lists.radius
-        found = _swapped_from(layout, lists, start, k, plan)
-        if best is None or found.total < best.total:
-            best = found
+        tries.append(_swapped_from(layout, lists, start, k, plan))
+    return tries
+
+
+def _best_centred(
+    layout: Layout, everyone: NDArray[np.int64], tries: list[Served], work: Deadline
+) -> tuple[Served, Ranked]:
+    """Return what is best once its clusters have their best members for medoids.
+
+    Before that, candidates that happen to lie off centre hide which clusters are the right ones.
+    """
+    best = None
+    for found in tries:
+        order = ranked(layout, everyone, found.near, found.distance, work)
+        if best is None or order.total < best[1].total:
+            best = found, order
+        if work.over():
+            break
+    assert best is not None  # there is at least one try
     return best
 
 
