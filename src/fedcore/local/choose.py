@@ -10,6 +10,7 @@ import torch
 from fedcore.data._clients import LazyClients
 from fedcore.errors import BadOption
 from fedcore.local import linear
+from fedcore.local.memory import keep_freed_memory
 from fedcore.local.sequential import SequentialExecutor
 from fedcore.local.trial import bytes_of_a_step
 from fedcore.local.vectorised import VectorisedExecutor
@@ -59,6 +60,8 @@ def choose_executor(
         example = next(iter(clients.values()))
         block = block_size(task, example, settings.batch_size, device)
         if block is not None:
+            if block == 1 and device.type == "cpu":
+                keep_freed_memory()  # steps of large networks allocate megabytes
             return VectorisedExecutor(
                 task, clients, settings, device=device, block=block, threads=threads
             )
