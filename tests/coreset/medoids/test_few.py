@@ -48,10 +48,22 @@ def test_everybody_is_served_by_the_nearest_medoid(family):
 
 def test_large_problems_with_few_medoids_come_here():
     points = np.random.default_rng(0).normal(size=(MANY + 1, 2)).astype(np.float32)
-    answer = solve(points, 30)
+    answer = solve(points, 40)
     assert (answer.path, answer.certified) == ("sparse", 0.0)
-    assert solve(points[:-1], 30).path == "exact"
-    assert answer.objective <= 1.01 * solve(points, 30, path="exact").objective
+    assert solve(points[:-1], 40).path == "exact"
+    assert answer.objective <= 1.01 * solve(points, 40, path="exact").objective
+
+
+@pytest.mark.parametrize("k", [2, 5, 8])
+def test_very_few_medoids_have_no_better_swap_among_all_points(k):
+    """Of a mixture of more parts than medoids, where candidates alone end a per cent above."""
+    draw = np.random.default_rng(3)
+    centres = 6 * draw.normal(size=(12, 6))
+    points = centres[draw.integers(12, size=MANY + 900)] + draw.normal(size=(MANY + 900, 6))
+    answer = solve(points, k)
+    assert (answer.path, answer.certified) == ("sparse", 1.0)
+    assert solve(points, k, start=answer.indices, path="exact").swaps == 0
+    assert answer.objective <= 1.01 * solve(points, k, path="exact").objective
 
 
 def test_a_permutation_and_threads_change_nothing():

@@ -24,10 +24,13 @@ from fedcore.coreset.medoids.hurry import NONE, Plan, hurried, plan_of, spread_o
 from fedcore.coreset.medoids.layout import Layout, assign_places, build_lists, layout_of
 from fedcore.coreset.medoids.lists import Lists
 from fedcore.coreset.medoids.solution import Problem, Solution, candidate_number
-from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, thin
+from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, polished, thin
 from fedcore.coreset.medoids.state import new_state, settle
 
 STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids
+# n² d up to which so few medoids are held against all points at the end: about a second's worth.
+# Candidates alone may leave them a per cent above what swaps with all points find.
+POLISHED = 1_000_000_000
 BEST = 8  # of a cluster's members that are candidates in the next round
 ROUNDS = 5  # at most
 # Of the objective: what a round must gain for another to follow, which then gains a tenth of that
@@ -76,7 +79,10 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
         free = not problem.warm and problem.labels is None
         return hurried(layout, spread_out(layout, problem.k) if free else start, "sparse", deadline)
     near, sure = assign_places(layout, served.chosen, everyone, served.near, deadline)
-    return layout.solution(served.chosen, near, 0.0, swaps, "sparse", finished and sure)
+    solution = layout.solution(served.chosen, near, 0.0, swaps, "sparse", finished and sure)
+    width = sum(factor.shape[1] for factor in problem.rows[:2])
+    few = problem.k <= STARTS[1] and len(layout) ** 2 * width <= POLISHED
+    return polished(problem, solution, plan.work) if few and solution.finished else solution
 
 
 def _starts(

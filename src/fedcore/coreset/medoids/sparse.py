@@ -84,11 +84,11 @@ def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
     width = sum(factor.shape[1] for factor in problem.rows[:2])
     few = len(layout) <= POLISHED[0] and len(layout) ** 2 * width <= POLISHED[1]
     if solution.certified < 1.0 and few and not work.over():
-        return _polished(problem, solution, work)
+        return polished(problem, solution, work)
     return solution
 
 
-def _polished(problem: Problem, solution: Solution, work: Deadline) -> Solution:
+def polished(problem: Problem, solution: Solution, work: Deadline) -> Solution:
     """Make sure that no swap helps by all distances, where these are few."""
     better = solve_streamed(replace(problem, start=solution.medoids), work)
     return replace(better, swaps=solution.swaps + better.swaps, path="sparse")
