@@ -23,7 +23,7 @@ def test_answers_come_in_the_order_of_the_questions_and_padding_is_counted(build
     assert [update.client_id for update in updates] == [0, 1, 2, 3]
     assert [update.num_samples for update in updates] == list(sizes)
     # Steps are 2, 20, 4 and 40: nobody waits for the longest in a slot of its own.
-    assert executor.effort.useful == 66
+    assert executor.effort.samples == 66 * 4
     assert executor.padding_share < 0.2
 
 

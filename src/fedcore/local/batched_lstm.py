@@ -27,10 +27,6 @@ def batched_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor
     return scores if probe is None else scores + probe, last
 
 
-def _of_layers(params: Stack, name: str) -> list[Tensor]:
-    return [params[f"lstm.{name}_l{layer}"] for layer in range(LAYERS)]
-
-
 def _embed(table: Tensor, symbols: Tensor) -> Tensor:
     """Rows [K, T, B, E] of tables [K, S, E], as a product with indicators.
 

@@ -23,10 +23,8 @@ CROWD = 0.75  # compact when fewer than this share of the slots are still at wor
 
 @dataclass(slots=True)
 class Effort:
-    """Slots that were stepped and those of them that held a client at work."""
+    """Rows of all steps that were taken, and those of them that held a sample."""
 
-    slots: int = 0
-    useful: int = 0
     samples: int = 0  # rows that held a sample
     rows: int = 0  # all rows of all stepped slots
 
@@ -37,8 +35,6 @@ class Effort:
 
     def add(self, other: Effort) -> None:
         """Count another block's work in."""
-        self.slots += other.slots
-        self.useful += other.useful
         self.samples += other.samples
         self.rows += other.rows
 
@@ -124,14 +120,7 @@ class Block:
                 index, own = walk.next_steps(count)
                 rows[:, slot], coefficient[:, slot] = index + walk.first_row, own
                 pulls[slot] = self._setting.settings.learning_rate * walk.assignment.plan.prox_mu
-        self.effort.add(
-            Effort(
-                coefficient.shape[0] * coefficient.shape[1],
-                int((coefficient[:, :, 0] > 0).sum()),
-                int((coefficient > 0).sum()),
-                coefficient.size,
-            )
-        )
+        self.effort.add(Effort(int((coefficient > 0).sum()), coefficient.size))
         pull = self._on_device(pulls) if pulls.any() else None
         return Tape(self._on_device(rows), self._on_device(coefficient), pull)
 
