@@ -9,7 +9,7 @@ import torch
 
 from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.medoids.tensor import OutOfTime, nearest_of, points_of
+from fedcore.coreset.medoids.tensor import MANY, OutOfTime, nearest_of, points_of
 from fedcore.coreset.metric import Euclidean
 
 WITHOUT_NUMBA = """
@@ -73,10 +73,11 @@ def test_no_time_is_said_by_an_exception(late):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_gives_a_repeatable_answer_like_that_of_the_cpu(late):
-    metric = late(2000)
+@pytest.mark.parametrize(("count", "k"), [(2000, 400), (MANY + 1, 40)])  # many medoids, and few
+def test_a_gpu_gives_a_repeatable_answer_like_that_of_the_cpu(late, count, k):
+    metric = late(count)
     there = Euclidean(metric.points.cuda())
-    one, two = (solve(there, 400) for _ in range(2))
+    one, two = (solve(there, k) for _ in range(2))
     assert one.path == "torch"
     assert one.indices.tolist() == two.indices.tolist()
-    assert one.objective <= 1.01 * solve(metric, 400, path="exact").objective
+    assert one.objective <= 1.01 * solve(metric, k, path="exact").objective
