@@ -5,7 +5,7 @@
 Meant for an accelerator machine that can install nothing; everywhere else ``fedcore compare`` does
 the same with tables and pictures. Every job is a folder as that command writes it, goes on where it
 was interrupted, and is not run again once it is done. The results go to
-``benchmarks/results/NAME.json``.
+``benchmarks/results/NAME.json``; those of jobs that were not asked for stay as they are there.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ _MNIST = {"benchmark": "mnist", "rounds": 30, "evaluate_samples": 10000}
 _CORE = {"strategies": "fedcore", "stragglers": 30}
 _SHAKESPEARE = {
     "benchmark": "shakespeare",
-    "rounds": 15,
+    "rounds": 30,
     "selection": "uniform",
     "evaluate_samples": 10000,
     "stragglers": 30,
 }
+_HALF = {**_SHAKESPEARE, "rounds": 15}
+_CAUGHT_UP = {"catch_up": 10}
+_LINKED = {"capability": "size-linked", "capability_std": 0.25}  # as the authors' code has it
 JOBS: dict[str, dict[str, dict[str, Any]]] = {
     "mnist": {
         "core": {**_MNIST, **_CORE},
@@ -58,11 +61,21 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
         "avg": {**_MNIST, "stragglers": 30, "strategies": "fedavg"},
     },
     "shakespeare": {
-        "core": {**_SHAKESPEARE, "strategies": "fedcore"},
         "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
+        "core": {**_SHAKESPEARE, "strategies": "fedcore"},
+        "core-catch-up": {**_SHAKESPEARE, "strategies": "fedcore", **_CAUGHT_UP},
         "others": {**_SHAKESPEARE, "strategies": "fedprox,fedavg-ds"},
-        "uniform": {**_SHAKESPEARE, "strategies": "fedcore", "selector": "uniform"},
-        "exact-pass": {**_SHAKESPEARE, "strategies": "fedcore", "gradients": "exact"},
+        "prox-catch-up": {**_SHAKESPEARE, "strategies": "fedprox", **_CAUGHT_UP},
+        "uniform-catch-up": {
+            **_SHAKESPEARE,
+            "strategies": "fedcore",
+            "selector": "uniform",
+            **_CAUGHT_UP,
+        },
+        "linked": {**_SHAKESPEARE, "strategies": "fedcore", **_LINKED},
+        "linked-catch-up": {**_SHAKESPEARE, "strategies": "fedcore", **_LINKED, **_CAUGHT_UP},
+        "uniform": {**_HALF, "strategies": "fedcore", "selector": "uniform"},
+        "exact-pass": {**_HALF, "strategies": "fedcore", "gradients": "exact"},
     },
 }
 
@@ -118,14 +131,28 @@ def main() -> None:
     for job in chosen:
         options = {**JOBS[arguments.name][job], **where}
         results[job] = run(job, options, arguments.runs / arguments.name / job)
-    content = {
-        "command": f"python -m benchmarks.paper.neural {arguments.name}",
-        "machine": arguments.machine,
-        "jobs": {job: JOBS[arguments.name][job] for job in chosen},
-        "results": results,
-    }
     target = ROOT / "benchmarks" / "results" / f"{arguments.name}.json"
+    content = merged(arguments.name, target, results)
+    content["machine"] = arguments.machine or content["machine"]
     target.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def merged(name: str, target: Path, results: dict[str, Any]) -> dict[str, Any]:
+    """What the file is to hold: new results, and old ones of jobs that are still the same."""
+    known = json.loads(target.read_text()) if target.exists() else {"jobs": {}, "results": {}}
+    kept = {
+        job: known["results"][job]
+        for job, options in JOBS[name].items()
+        if known["jobs"].get(job) == options
+    }
+    found = {**kept, **results}
+    jobs = {job: options for job, options in JOBS[name].items() if job in found}
+    return {
+        "command": f"python -m benchmarks.paper.neural {name}",
+        "machine": known.get("machine", ""),
+        "jobs": jobs,
+        "results": {job: found[job] for job in jobs},
+    }
 
 
 if __name__ == "__main__":

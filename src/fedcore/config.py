@@ -191,6 +191,12 @@ class Experiment:
         False, "FedCore: also measure each coreset's error on the whole gradient (slow).", _METHOD
     )
     prox_mu: float = _option(0.0, "FedCore: a proximal term as well.", _METHOD, at_least(0))
+    catch_up: float = _option(
+        1.0,
+        "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",
+        _METHOD,
+        at_least(1),
+    )
 
     data_dir: str | None = _option(
         None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache.", _JOB

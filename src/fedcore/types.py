@@ -101,6 +101,12 @@ class LocalPlan:
     phases: tuple[Phase, ...]
     path: Path
     prox_mu: float = 0.0
+    step_scale: float = 1.0  # the loss of every step is multiplied by it
+
+    def trained(self, num_samples: int) -> int:
+        """Samples that take part in steps under this plan; those only looked at do not count."""
+        steps = (phase for phase in self.phases if phase.forward_price is None)
+        return sum(phase.work(num_samples) for phase in steps)
 
     def work(self, num_samples: int) -> int:
         """Samples processed under this plan: what the virtual clock charges."""

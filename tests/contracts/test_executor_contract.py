@@ -119,3 +119,14 @@ def test_blocks_and_threads_change_nothing(model, block, threads, strategy, monk
 def test_equal_under_every_weighting(executor, weighting):
     answer = final(federation_for("logistic"), "fedcore", executor, weighting=weighting)
     assert_same(answer, plain("logistic", "fedcore", weighting=weighting))
+
+
+@pytest.mark.parametrize("strategy", ["fedprox", "fedcore"])
+@pytest.mark.parametrize(("model", "executor"), [("logistic", "compiled"), ("cnn", "vectorised")])
+def test_equal_with_larger_steps_for_slow_clients(model, executor, strategy):
+    options = {"catch_up": 4.0}
+    answer = final(federation_for(model), strategy, executor, **options)
+    expected = plain(model, strategy, **options)
+    assert_same(answer, expected)
+    unscaled = plain(model, strategy)[1]
+    assert any(not torch.allclose(expected[1][n], unscaled[n], atol=1e-3) for n in unscaled)

@@ -113,6 +113,24 @@ def test_the_proximal_anchor_is_the_global_model_in_every_phase(build_client):
     assert distance["held"] < 0.2 * distance["free"]
 
 
+def test_a_step_scale_is_a_larger_learning_rate(build_client):
+    """Without a proximal term; and coresets are chosen by gradients that it does not touch."""
+    client, task = build_client(20), Task(a_network())
+    start = task.initial_params()
+    phases = (Phase(1), Phase(2, CoresetSpec(5, "kmedoids", "last-layer-input")))
+
+    def trained(learning_rate, scale):
+        settings = TrainingSettings(learning_rate, 4)
+        plan = LocalPlan(phases, Path.CORESET, step_scale=scale)
+        executor = SequentialExecutor(task, {7: client}, settings)
+        return executor.run(start, [Assignment(7, plan, 1, 0)])[0]
+
+    scaled, faster = trained(0.05, 3.0), trained(0.15, 1.0)
+    assert scaled.gradient_error == pytest.approx(faster.gradient_error, rel=1e-4)
+    for name in start:
+        assert torch.allclose(scaled.params[name], faster.params[name], atol=1e-5)
+
+
 def test_an_answer_carries_no_data(build_client):
     _, update = run(LocalPlan((Phase(1),), Path.FULL), build_client(8))
     numbers = {name: getattr(update, name) for name in update.__slots__ if name != "params"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -140,10 +141,12 @@ def must_watch(phases: Sequence[Phase], number: int) -> bool:
 def phase_schedule(
     assignment: Assignment, phase: int, samples: Samples, batch_size: int
 ) -> BatchSchedule:
-    """The batches of one phase, from the random stream that belongs to it."""
+    """The batches of one phase, from the random stream that belongs to it; steps to scale."""
     path = ("shuffle", assignment.round_number, assignment.client_id, phase)
     epochs = assignment.plan.phases[phase].epochs
-    return schedule(samples, epochs, batch_size, stream(assignment.seed, *path))
+    tape = schedule(samples, epochs, batch_size, stream(assignment.seed, *path))
+    scale = assignment.plan.step_scale
+    return tape if scale == 1.0 else replace(tape, coefficient=tape.coefficient * np.float32(scale))
 
 
 def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, Tensor]:

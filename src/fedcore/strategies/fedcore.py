@@ -13,6 +13,7 @@ from fedcore.coreset.budget import (
 from fedcore.coreset.proxies import NONE, STATIC
 from fedcore.errors import BadOption
 from fedcore.server.aggregate import aggregation as by_name
+from fedcore.strategies._catch_up import caught_up
 from fedcore.types import (
     SIT_OUT,
     ClientProfile,
@@ -38,6 +39,7 @@ def build(
     forward_price: float = 1 / 3,
     gradients: str = "free",
     prox_mu: float = 0.0,
+    catch_up: float = 1.0,
 ) -> Strategy:
     """Algorithm 1, lines 5 to 12.
 
@@ -54,6 +56,8 @@ def build(
         gradients: ``free``, from the first epoch's own steps (section 4.3), or ``exact``, from a
             forward pass at its end that is taken from the coreset's budget.
         prox_mu: FedProx's proximal term on top; 0 in the paper.
+        catch_up: largest factor by which a straggler's steps grow to make up for those it has
+            no time for; 1 in the paper.
     """
     if below_one_pass not in BELOW_ONE_PASS:
         raise BadOption(
@@ -64,6 +68,10 @@ def build(
         return CoresetSpec(budget, selector, stand_in, Weighting(weighting))
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
+        own = in_time(client, deadline, epochs)
+        return caught_up(own, client.num_samples, epochs, catch_up)
+
+    def in_time(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         if full_set_fits(client, deadline, epochs):  # line 6
             return LocalPlan((Phase(epochs),), Path.FULL, prox_mu)  # line 7
         if not one_pass_fits(client, deadline):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from fedcore.coreset.budget import capacity
 from fedcore.server.aggregate import aggregation as by_name
+from fedcore.strategies._catch_up import caught_up
 from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy
 
 
-def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1) -> Strategy:
+def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1, catch_up: float = 1.0) -> Strategy:
     """Li et al. 2020, the paper's baseline c): local objective L^i(w) + μ/2 ||w - w_r||².
 
     A client trains floor(c^i·τ / m^i) epochs, E at the most; for whom not one epoch fits sits
-    the round out.
+    the round out. ``catch_up`` is not theirs: with it, steps of slow clients grow up to that
+    factor, as they may for FedCore.
     """
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
@@ -19,6 +21,7 @@ def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1) -> Strategy:
         if affordable == 0:
             return SIT_OUT
         path = Path.FULL if affordable == epochs else Path.PARTIAL
-        return LocalPlan((Phase(affordable),), path, prox_mu=fedprox_mu)
+        own = LocalPlan((Phase(affordable),), path, prox_mu=fedprox_mu)
+        return caught_up(own, client.num_samples, epochs, catch_up)
 
     return Strategy(plan, by_name(aggregation), meets_deadline=True)

@@ -1,0 +1,57 @@
+"""Steps of slow clients grow by what the deadline took away."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.errors import BadOption
+from fedcore.strategies import fedcore, fedprox
+from fedcore.strategies._catch_up import caught_up
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
+
+client = ClientProfile(100, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "scale"),
+    [
+        (1000.0, 1.0),  # on time: nothing to make up for
+        (190.0, 1000 / 190),  # one epoch of 100, nine of 10
+        (99.0, 10.0),  # 6 samples ten times after a forward pass: 16.7, limited
+        (0.5, 1.0),  # sits out
+    ],
+)
+def test_fedcore_by_hand(deadline, scale):
+    plan = fedcore.build(proxy="logits", catch_up=10).plan(client, deadline, 10)
+    assert plan.step_scale == pytest.approx(scale)
+
+
+def test_fedprox_by_hand():
+    plan = fedprox.build(catch_up=10).plan(client, 399.0, 10)
+    assert plan.trained(100) == 300
+    assert plan.step_scale == pytest.approx(10 / 3)
+
+
+@given(st.floats(0.1, 2000), st.floats(1, 50))
+def test_never_smaller_steps_never_above_the_limit(deadline, limit):
+    plan = fedcore.build(proxy="logits", catch_up=limit).plan(client, deadline, 10)
+    assert 1 <= plan.step_scale <= limit
+    if plan.trained(100):
+        assert plan.step_scale * plan.trained(100) <= 10 * 100 * (1 + 1e-12)
+
+
+def test_the_papers_steps_unless_asked_for():
+    assert fedcore.build().plan(client, 190.0, 10).step_scale == 1
+    assert fedprox.build().plan(client, 190.0, 10).step_scale == 1
+
+
+def test_forward_passes_are_no_training():
+    plan = LocalPlan((Phase(1, forward_price=0.5), Phase(2)), Path.FORWARD_CORESET)
+    assert plan.trained(100) == 200
+    assert plan.work(100) == 250
+
+
+def test_limits_below_one_are_refused():
+    assert caught_up(SIT_OUT, 100, 10, 2.0) is SIT_OUT
+    with pytest.raises(BadOption, match=r"catch_up must be at least 1 .*, got 0.5"):
+        caught_up(SIT_OUT, 100, 10, 0.5)
