@@ -100,6 +100,12 @@ def test_another_jobs_folder_is_not_resumed(tmp_path):
         OutputFolder.resume(tmp_path / "job", {**JOB, "rounds": 4})
 
 
+@pytest.mark.parametrize(("name", "here"), [("device", "cpu"), ("threads", 2), ("data_dir", "b")])
+def test_another_machine_may_go_on(tmp_path, name, here):
+    OutputFolder.create(tmp_path / "job", {**JOB, name: "there"}).add(row(1), RUN, params(1))
+    assert len(OutputFolder.resume(tmp_path / "job", {**JOB, name: here}).rows) == 1
+
+
 def test_a_folder_without_a_job_is_not_resumed(tmp_path):
     with pytest.raises(BadOption, match="holds no interrupted job"):
         OutputFolder.resume(tmp_path, JOB)

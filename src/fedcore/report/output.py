@@ -24,6 +24,7 @@ from fedcore.types import Params, RunKey
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINT_EVERY = 5.0  # seconds
+OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
 
 class OutputFolder:
@@ -53,7 +54,10 @@ class OutputFolder:
 
     @classmethod
     def resume(cls, path: Path, experiment: Mapping[str, Any]) -> OutputFolder:
-        """Go on in a folder that an interrupted job left, if it was the same job."""
+        """Go on in a folder that an interrupted job left, if it was the same job.
+
+        Another machine may do so: with its own device, cores and place of the data.
+        """
         try:
             before = json.loads((path / EXPERIMENT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -61,7 +65,7 @@ class OutputFolder:
                 f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
             ) from None
         for name, value in json.loads(json.dumps(experiment)).items():
-            if before.get(name) != value:
+            if name not in OF_A_MACHINE and before.get(name) != value:
                 raise BadOption(
                     f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
                     "resume with the same options"
