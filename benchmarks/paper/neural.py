@@ -101,9 +101,11 @@ def run(job: str, options: dict[str, Any], out: Path) -> list[dict[str, Any]]:
                 **{name: result[name] for name in KEPT},
                 "wall_seconds": result["wall_seconds"],
                 "paths": paths_of(own),
+                "round_times": [round(row["round_time"], 3) for row in own],
+                "test_accuracies": [round(row["test_accuracy"], 4) for row in own],
             }
         )
-        print(job, json.dumps(results[-1]), flush=True)
+        print(job, json.dumps({k: results[-1][k] for k in KEPT}), flush=True)
     return results
 
 

@@ -120,3 +120,20 @@ def test_the_authors_times_to_two_decimals(strategy, times):
                 CONTENT["results"]["authors-code"], benchmark, strategy, stragglers
             ):
                 assert round(run["mean_round_time"], 2) == expected
+
+
+def test_half_of_the_papers_gap_on_shakespeare_is_closed_with_larger_steps():
+    """44.9 - 34.8 = 10.1 points in the paper, by the mean over rounds >= 10."""
+    for job in ("core-catch-up", "linked-catch-up"):
+        assert tables.neural.shakespeare_gap(job) <= 10.1 / 2
+        (run,) = tables.read("shakespeare.json")["results"][job]
+        assert run["rounds"] == 30
+        assert run["deadline_misses"] == 0
+
+
+def test_shakespeare_is_drawn(tmp_path):
+    picture = tables.neural_plot.draw(tmp_path / "picture.png")
+    assert picture.stat().st_size > 10_000
+    assert {title for title, _, _ in tables.neural_plot.curves()} >= {"FedAvg", "FedCore"}
+    for _, _, result in tables.neural_plot.curves():
+        assert len(result["round_times"]) == len(result["test_accuracies"]) == result["rounds"]

@@ -1,0 +1,52 @@
+"""Shakespeare as a picture: accuracy by round and by time, from benchmarks/results."""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paper.neural_table import RESULTS, TITLES, VARIANTS
+from fedcore.report.plots import COLOURS
+
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "shakespeare.png"
+DRAWN = {"avg": "-", "others": "-", "core": "-", "core-catch-up": "--", "prox-catch-up": "--"}
+
+
+def curves() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Title, line style and result of every run that is drawn."""
+    content = json.loads((RESULTS / "shakespeare.json").read_text())
+    drawn = []
+    for job, style in DRAWN.items():
+        for result in content["results"].get(job, []):
+            title = VARIANTS.get(job, TITLES[result["strategy"]])
+            line = {"linestyle": style, "color": COLOURS[result["strategy"]]}
+            drawn.append((title, line, result))
+    return drawn
+
+
+def draw(path: Path = PICTURE) -> Path:
+    """Write the picture; time is counted in deadlines, and its axis is logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (by_round, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), sharey=True)
+    for title, line, result in curves():
+        accuracies = [100 * value for value in result["test_accuracies"]]
+        by_round.plot(range(1, len(accuracies) + 1), accuracies, label=title, **line)
+        by_time.plot(list(accumulate(result["round_times"])), accuracies, **line)
+    by_time.set_xscale("log")
+    by_round.set_xlabel("Round")
+    by_time.set_xlabel("Time in deadlines (log)")
+    by_round.set_ylabel("Test accuracy, %")
+    by_round.legend(frameon=False, fontsize=8)
+    for axes in (by_round, by_time):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+    return path
