@@ -212,25 +212,26 @@ selection. Losses are finite and fall under every weighting; *normalised* weight
 by 0.02 of one seed.
 
 `python -m benchmarks.paper.neural shakespeare` on the same machine: the paper's 30 rounds of 10
-epochs, clients drawn uniformly as the authors' code does, one seed, 10,000 windows of either kind. Two
-runs are shorter. FedAvg does not depend on the fleet; the authors' gives large clients fast devices,
-the text's does not, so that its large clients are later and have less time.
+epochs, clients drawn uniformly as the authors' code does, one seed, 10,000 windows of either kind.
+Two runs are shorter. FedAvg does not depend on the fleet; the authors' gives large clients fast
+devices, the text's does not, so that its large clients are later and have less time.
 
 {neural.section("shakespeare")}
 
 ![Shakespeare: accuracy by round and by time](images/shakespeare.png)
 
-The paper has 44.9 for FedAvg and 34.8 for FedCore, 10.1 points less (means over rounds >= 10). Here:
+The paper has 44.9 for FedAvg and 34.8 for FedCore, 10.1 points less (means over rounds >= 10).
+Here:
 
 {neural.shakespeare_gaps()}
 
-Half of the paper's gap is 5.05 points. With the paper's own steps it is **not** closed: slow clients
-take few steps, and few steps of a small size do not go far. With larger ones (`--catch-up 10`,
-[ADR 11](adr/0011-larger-steps-for-stragglers.md)) it is, on either fleet, and no round is late. Two
-things to know. FedProx gains as much by the same steps, starts later and ends nearer to FedAvg: nine
-epochs on one coreset wear it out, its training loss says so, while FedProx sees every sample as often
-as any other. And coresets drawn at random do about as well as chosen ones here; exact gradients do not
-pay for their pass.
+Half of the paper's gap is 5.05 points. With the paper's own steps it is **not** closed: slow
+clients take few steps, and few steps of a small size do not go far. With larger ones (`--catch-up
+10`, [ADR 11](adr/0011-larger-steps-for-stragglers.md)) it is, on either fleet, and no round is
+late. Two things to know. FedProx gains as much by the same steps, starts later and ends nearer to
+FedAvg: nine epochs on one coreset wear it out, its training loss says so, while FedProx sees every
+sample as often as any other. And coresets drawn at random do about as well as chosen ones here;
+exact gradients do not pay for their pass.
 
 ## Coresets: selectors, weightings, budgets
 
