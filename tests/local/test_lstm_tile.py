@@ -30,7 +30,7 @@ def test_panels_and_blocks_are_the_matrix_in_another_order():
     )
     blocks = np.zeros((8, 24, 8), np.float32)
     for first in (0, 8, 16):
-        pack_blocks(matrix, first, first + 8, blocks)
+        pack_blocks(matrix[first : first + 8], first, blocks)
     assert np.array_equal(blocks, matrix.reshape(24, 8, 8).transpose(1, 0, 2))
 
 
@@ -45,7 +45,7 @@ def test_products_are_those_of_numpy(rows, depth, width):
 def test_products_of_a_turned_matrix_are_those_of_numpy():
     a, b = a_matrix(48, 24), a_matrix(48, 64)
     blocks = np.empty((3, 48, 8), np.float32)
-    pack_blocks(a, 0, 48, blocks)
+    pack_blocks(a, 0, blocks)
     found = np.empty((24, 64), np.float32)
     turned_times(blocks, b, found)
     assert np.allclose(found, a.T @ b, atol=1e-4)

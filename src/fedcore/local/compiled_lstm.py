@@ -34,26 +34,28 @@ class _Stack(Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, symbols: Tensor, *weights: Tensor) -> Tensor:
         from fedcore.local.lstm_loops import layer_forward
-        from fedcore.local.lstm_tile import pack_turned, times_panels
+        from fedcore.local.lstm_tile import pack_turned
 
         batch, length = symbols.shape
         padded = -(-batch // ROWS) * ROWS
         chosen = torch.zeros(length, padded, dtype=torch.int64)
         chosen[:, :batch] = symbols.t()
-        rows, units = length * padded, weights[LAYERS].shape[1]
         biases, to_hidden, to_input = _split([_array(weight) for weight in weights])
-        taken = chosen.flatten().numpy()
-        panels = _room(4 * units // COLUMNS, units, COLUMNS)
+        rows, units = length * padded, to_hidden[0].shape[1]
+        panels, input_panels = (_room(4 * units // COLUMNS, units, COLUMNS) for _ in range(2))
+        read, below = chosen.flatten().numpy(), _room(0, units)
         layers: list[tuple[Floats, Floats, Floats]] = []
         for layer in range(LAYERS):
-            gates = _room(rows, 4 * units)
-            if layer > 0:
-                pack_turned(to_input[layer - 1], panels)
-                times_panels(layers[-1][2][padded:], panels, gates)
-                taken = taken[:0]
-            cells, states = _room(rows + padded, units), _room(rows + padded, units)
             pack_turned(to_hidden[layer], panels)
-            layer_forward(_array(table), taken, biases[layer], panels, gates, cells, states)
+            if layer > 0:
+                pack_turned(to_input[layer - 1], input_panels)
+                read, below = read[:0], layers[-1][2][padded:]
+            gates = _room(rows, 4 * units)
+            cells, states = _room(rows + padded, units), _room(rows + padded, units)
+            layer_forward(
+                read, _array(table), below, input_panels, biases[layer], panels,
+                gates, cells, states,
+            )  # fmt: skip
             layers.append((gates, cells, states))
         ctx.save_for_backward(table, *weights)
         ctx.kept = layers, chosen.flatten().numpy(), batch
@@ -61,41 +63,37 @@ class _Stack(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        from fedcore.local.lstm_loops import add_rows, layer_backward, sum_of_rows
-        from fedcore.local.lstm_tile import pack_panels, times_panels, turned_times
+        from fedcore.local.lstm_loops import layer_backward
+        from fedcore.local.lstm_tile import pack_panels, turned_times
 
-        if ctx.kept is None:
-            raise RuntimeError("the compiled LSTM can go back once: slopes replace its gates")
-        (layers, chosen, batch), ctx.kept = ctx.kept, None
+        layers, chosen, batch = ctx.kept
         table, *weights = ctx.saved_tensors
+        found = [torch.empty_like(weight) for weight in (table, *weights)]
+        of_table, *of_weights = (gradient.numpy() for gradient in found)
+        of_biases, of_hidden, of_input = _split(of_weights)
         _, to_hidden, to_input = _split([_array(weight) for weight in weights])
         rows, units = len(chosen), to_hidden[0].shape[1]
         padded = len(layers[0][2]) - rows
-        found: dict[int, Tensor] = {}
-
-        def weight_gradient(blocks: Floats, inputs: Floats) -> Tensor:
-            gradient = _room(4 * units, units)
-            turned_times(blocks, inputs, gradient)
-            return torch.from_numpy(gradient)
-
-        slopes, blocks = _room(rows, units), _room(4 * units // ROWS, rows, ROWS)
-        panels = _room(units // COLUMNS, 4 * units, COLUMNS)
-        slopes[:] = 0
+        panels, input_panels = (_room(units // COLUMNS, 4 * units, COLUMNS) for _ in range(2))
+        blocks = _room(4 * units // ROWS, rows, ROWS)
+        slopes, below = _room(rows, units), _room(rows, units)
+        slopes[:], of_table[:] = 0, 0
         slopes[rows - padded : rows - padded + batch] = _array(gradients[0])
         for layer in range(LAYERS - 1, -1, -1):
             gates, cells, states = layers[layer]
             pack_panels(to_hidden[layer], panels)
-            layer_backward(gates, cells, panels, slopes, blocks)
-            found[layer] = torch.from_numpy(sum_of_rows(gates))
-            found[LAYERS + layer] = weight_gradient(blocks, states[padded:rows])
             if layer > 0:
-                below = layers[layer - 1][2][padded:]
-                found[2 * LAYERS + layer - 1] = weight_gradient(blocks, below)
-                pack_panels(to_input[layer - 1], panels)
-                times_panels(gates, panels, slopes)
-        of_table = torch.zeros_like(table)
-        add_rows(layers[0][0], chosen, of_table.numpy())
-        return of_table, None, *(found[number] for number in range(len(weights)))
+                pack_panels(to_input[layer - 1], input_panels)
+            of_biases[layer][:] = 0
+            layer_backward(
+                gates, cells, panels, slopes, blocks, of_biases[layer],
+                chosen if layer == 0 else chosen[:0], of_table, input_panels, below,
+            )  # fmt: skip
+            turned_times(blocks, states[padded:rows], of_hidden[layer])
+            if layer > 0:
+                turned_times(blocks, layers[layer - 1][2][padded:], of_input[layer - 1])
+            slopes, below = below, slopes
+        return found[0], None, *found[1:]
 
 
 def _room(*shape: int) -> Floats:

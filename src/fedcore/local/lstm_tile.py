@@ -226,16 +226,16 @@ def pack_panels(matrix: Floats, panels: Floats) -> None:
 
 
 @compiled_in_order
-def pack_blocks(matrix: Floats, first: int, last: int, blocks: Floats) -> None:
-    """Write rows ``first`` to ``last`` of a matrix [n, 8 J] to their place in [J, n, 8]."""
-    total, width = matrix.shape
+def pack_blocks(matrix: Floats, first: int, blocks: Floats) -> None:
+    """Write a matrix [m, 8 J] into blocks [J, n, 8], as rows ``first`` to ``first`` + m of n."""
+    count, width = matrix.shape
+    total = blocks.shape[1]
     source, target = matrix.ctypes.data, blocks.ctypes.data
     for block in range(width // ROWS):
-        for row in range(first, last):
-            _copy_eight(
-                source + (row * width + block * ROWS) * BYTES,
-                target + (block * total + row) * ROWS * BYTES,
-            )
+        place = target + (block * total + first) * ROWS * BYTES
+        for row in range(count):
+            piece = source + (row * width + block * ROWS) * BYTES
+            _copy_eight(piece, place + row * ROWS * BYTES)
 
 
 @compiled_in_order
