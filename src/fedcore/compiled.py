@@ -66,3 +66,15 @@ def compiled_training(function: Callable[Arguments, Result]) -> Callable[Argumen
         cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}
     )
     return cast("Callable[Arguments, Result]", decorate(function))
+
+
+def compiled_in_order(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Compile a kernel that does what it says in the order it says it.
+
+    Only fused multiply-add is granted: for sums whose order is written out, tricks that rely on
+    rounding, and models that diverge and must show NaN.
+    """
+    import numba
+
+    decorate = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+    return cast("Callable[Arguments, Result]", decorate(function))

@@ -15,6 +15,7 @@ from torch import Tensor
 from fedcore.local.batched_cnn import batched_cnn, single_cnn
 from fedcore.local.batched_linear import batched_linear
 from fedcore.local.batched_lstm import batched_lstm
+from fedcore.local.compiled_lstm import compiled_lstm, fits
 from fedcore.local.stacked import Form, Stack
 from fedcore.models.char_lstm import CharacterLstm
 from fedcore.models.cnn import ImageClassifier
@@ -29,7 +30,7 @@ def form_of(task: Task) -> Form:
     if isinstance(model, LinearClassifier):
         return batched_linear(sigmoid=model.sigmoid)
     if isinstance(model, CharacterLstm):
-        return _alone_or_together(by_module(task), batched_lstm)
+        return _alone_or_together(_compiled_where_it_fits(by_module(task)), batched_lstm)
     if isinstance(model, ImageClassifier):
         return _alone_or_together(single_cnn, batched_cnn)
     return by_module(task)
@@ -49,6 +50,14 @@ def by_module(task: Task) -> Form:
             return task.logits(own, x[0])[None], None
         logits, inputs = task.probed(own, x[0], probe[0])
         return logits[None], inputs[None]
+
+    return forward
+
+
+def _compiled_where_it_fits(otherwise: Form) -> Form:
+    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        form = compiled_lstm if fits(params, x) else otherwise
+        return form(params, x, probe)
 
     return forward
 
