@@ -124,3 +124,15 @@ def test_a_compiler_that_fails_is_named_once(monkeypatch, caplog):
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx512f": True})
     monkeypatch.setattr(compiled, "lstm_states", fail)
     assert refused(caplog) == ["the LSTM takes PyTorch's kernel: no such instruction"]
+
+
+@wide
+@pytest.mark.parametrize("symbol", [-1, SYMBOLS])
+def test_symbols_outside_the_vocabulary_are_refused(symbol):
+    """As the module does, and before compiled code writes where nothing of ours is."""
+    task, params, x = a_case(8)
+    x[0, 3, 4] = symbol
+    with pytest.raises(IndexError, match=f"symbols must be 0 to {SYMBOLS - 1}"):
+        compiled.compiled_lstm(params, x, None)
+    with pytest.raises(IndexError):
+        by_module(task)(params, x, None)

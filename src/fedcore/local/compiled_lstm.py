@@ -123,6 +123,11 @@ def lstm_states(
         biases: of each layer [4H].
         weights: W_hh [4H, H] of each layer, then W_ih [4H, H] of all but the first.
     """
+    lowest, highest = torch.aminmax(symbols)
+    if lowest < 0 or highest >= len(table):  # compiled code would read, and write, beside it
+        raise IndexError(
+            f"symbols must be 0 to {len(table) - 1}, got {int(lowest)} to {int(highest)}"
+        )
     last: Tensor = _Stack.apply(  # type: ignore[no-untyped-call]
         table, symbols, *biases, *weights
     )
