@@ -27,15 +27,16 @@ from fedcore.coreset.medoids.solution import Problem, Solution, candidate_number
 from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, polished, thin
 from fedcore.coreset.medoids.state import new_state, settle
 
-STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids
+STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids,
+FEWER = 0.6  # and beyond so much of the candidates, since a bad place matters less (measured)
 # n² d up to which so few medoids are held against all points at the end: about a second's worth.
 # Candidates alone may leave them a per cent above what swaps with all points find.
 POLISHED = 1_000_000_000
 BEST = 8  # of a cluster's members that are candidates in the next round
 ROUNDS = 5  # at most
 # Of the objective: what a round must gain for another to follow, which then gains a tenth of that
-# or less (measured).
-ENOUGH = 0.02
+# or less (measured); with very few medoids, and beyond.
+ENOUGH = (0.02, 0.03)
 
 
 class Served(NamedTuple):
@@ -54,7 +55,9 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     begin = time.monotonic()
     layout = layout_of(problem)
     start = layout.places(problem.start)
-    number = candidate_number(problem.k, len(layout))
+    number, enough = candidate_number(problem.k, len(layout)), ENOUGH[0]
+    if problem.k > STARTS[1]:
+        number, enough = int(FEWER * number), ENOUGH[1]
     candidates = spread_out(layout, number) | start
     length = -(-min(3 * number // (2 * problem.k) + 17, number) // 8) * 8
     plan = plan_of(layout, start, length, time.monotonic() - begin, deadline, candidates)
@@ -67,7 +70,7 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
             break
         found, order = _best_centred(layout, everyone, tries, plan.work)
         served, swaps = _centred(found, order), swaps + found.swaps
-        gained = found.total <= before * (1 - ENOUGH)
+        gained = found.total <= before * (1 - enough)
         finished = found.finished and (turn + 1 == ROUNDS or not gained)
         if finished or plan.work.over():
             break
