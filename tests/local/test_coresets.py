@@ -39,6 +39,18 @@ def test_gradient_coresets_are_built_anew_in_every_round(build_client):
     assert first.indices.tolist() != second.indices.tolist()
 
 
+def test_what_is_missing_is_what_inputs_decide_and_is_not_kept(build_client):
+    source = Coresets({0: build_client(30)})
+    by_inputs = CoresetSpec(6, "kmedoids", "input")
+    for spec in (CoresetSpec(6, "kmedoids", "logits"), CoresetSpec(6, "uniform", "none")):
+        assert source.missing(assignment(1, spec), 1) == 0
+    assert [source.missing(assignment(1, by_inputs), phase) for phase in (0, 1)] == [0, 30]
+    assert not source.prepare(assignment(1, by_inputs), 1).kept
+    source.for_phase(assignment(1, by_inputs), 1)
+    assert source.missing(assignment(2, by_inputs), 1) == 0
+    assert source.prepare(assignment(2, by_inputs), 1).kept
+
+
 def test_a_phase_without_a_coreset_is_everything(build_client):
     found = Coresets({0: build_client(5)}).for_phase(assignment(1, CoresetSpec(2, "", "")), 0)
     assert found.indices.tolist() == [0, 1, 2, 3, 4]

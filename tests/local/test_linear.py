@@ -45,6 +45,27 @@ def test_threads_change_nothing(build_client):
         assert all(torch.equal(one.params[name], three.params[name]) for name in start)
 
 
+def test_coresets_are_the_same_chosen_ahead_or_not_on_any_number_of_threads(build_client):
+    sizes = (30, 90, 60, 45)
+    clients = {number: build_client(size, seed=number) for number, size in enumerate(sizes)}
+    task = Task(LinearClassifier(3, 2))
+    start = task.initial_params()
+    full = LocalPlan((Phase(3),), Path.FULL)
+    slow = LocalPlan((Phase(1), Phase(2, CoresetSpec(7, "kmedoids", "input"))), Path.CORESET)
+    assignments = [Assignment(k, slow if k else full, 1, 0) for k in clients]
+    answers = []
+    for threads in (1, 2, 3):
+        for ahead in ([], assignments, assignments[2:]):
+            executor = LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=threads)
+            executor.expect(ahead)
+            answers += [executor.run(start, assignments), executor.run(start, assignments)]
+    for answer in answers[1:]:
+        for one, other in zip(answers[0], answer, strict=True):
+            assert (one.client_id, one.coreset_size) == (other.client_id, other.coreset_size)
+            assert one.gradient_error == other.gradient_error
+            assert all(torch.equal(one.params[name], other.params[name]) for name in start)
+
+
 def test_gradient_proxies_go_through_the_plain_loop(build_client):
     task = Task(LinearClassifier(3, 2))
     start = task.initial_params()

@@ -234,3 +234,51 @@ def test_a_choice_on_a_device_is_made_by_the_thread_that_takes_it(setting, monke
     monkeypatch.setattr(coresets_module, "build_coreset", look)
     Selections(source, threads=2).begin(assignments[4], 0)()
     assert seen == [threading.current_thread()]
+
+
+def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
+    """The largest first, ahead of a later round's, and nothing that asks for gradients."""
+    made = []
+    build = coresets_module.build_coreset
+
+    def noted(candidates, *arguments):
+        made.append(len(candidates))
+        return build(candidates, *arguments)
+
+    monkeypatch.setattr(coresets_module, "build_coreset", noted)
+    _, clients, assignments = setting
+    coresets = Coresets(clients)
+    selections = Selections(coresets, threads=1)
+    assert [selections.missing(one) for one in assignments] == [0, 0, 64, 0, 80, 0]
+    selections.expect(assignments)
+    later = LocalPlan((Phase(1, dataclasses.replace(STATIC, budget=7)),), Path.STATIC_CORESET)
+    selections.expect([Assignment(5, later, 2, 0)])
+    selections.expect(assignments)
+    found = [selections.begin(assignments[k], phase)() for k, phase in ((2, 1), (4, 0))]
+    last = selections.begin(Assignment(5, later, 2, 0), 0)()
+    assert made == [80, 64, 33]
+    assert (len(found[0].indices), len(last.indices)) == (5, 7)
+    assert not any(selections.missing(one) for one in assignments)
+    assert coresets.for_phase(assignments[2], 1) is found[0]
+
+
+def test_without_threads_nothing_is_begun(setting):
+    _, clients, assignments = setting
+    selections = Selections(Coresets(clients))
+    selections.expect(assignments)
+    assert selections.missing(assignments[2]) == 64
+
+
+def test_a_choice_that_fails_is_tried_again(setting, monkeypatch):
+    _, clients, assignments = setting
+    selections = Selections(Coresets(clients), threads=1)
+    build = coresets_module.build_coreset
+
+    def fail(*arguments):
+        raise ValueError("no")
+
+    monkeypatch.setattr(coresets_module, "build_coreset", fail)
+    with pytest.raises(ValueError, match="no"):
+        selections.begin(assignments[4], 0)()
+    monkeypatch.setattr(coresets_module, "build_coreset", build)
+    assert len(selections.begin(assignments[4], 0)().indices) == 5

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedcore.server.aggregate import mean
-from fedcore.server.round import RoundSettings, run_round
+from fedcore.server.round import RoundSettings, assignments_of, run_round
 from fedcore.strategies import fedavg, fedavg_ds, fedcore
 from fedcore.types import ClientProfile, LocalUpdate, Path
 
@@ -44,6 +44,13 @@ def test_dropped_clients_neither_count_nor_take_time():
     assert outcome.seconds == 100
     assert outcome.params["w"].item() == 1.0
     assert [client.path for client in outcome.clients] == [Path.FULL, Path.SAT_OUT]
+
+
+def test_what_a_round_will_ask_is_known_before():
+    for strategy in (fedavg.build(), fedavg_ds.build(), fedcore.build()):
+        executor = Echo({0: 1.0, 1: 4.0})
+        run_round(3, START, COHORT, strategy, executor, SETTINGS)
+        assert assignments_of(3, COHORT, strategy, SETTINGS) == executor.asked
 
 
 def test_the_record_says_what_every_client_did():

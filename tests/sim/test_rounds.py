@@ -141,6 +141,32 @@ def test_clients_loaded_on_demand_train_the_same(
     assert kept[-1][0].train_loss == pytest.approx(lazy[-1][0].train_loss)
 
 
+@pytest.mark.parametrize("ahead", [0, 1, 10])
+def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahead):
+    """Each cohort is drawn and announced once, in the order of rounds."""
+    expected = untimed(run(federation, "fedcore"))
+    drawn, announced = [], []
+    draw, expect = module.draw_cohort, module.LinearExecutor.expect
+
+    def noted(*arguments):
+        drawn.append(arguments[3])
+        return draw(*arguments)
+
+    def listened(self, assignments):
+        announced.extend(one.round_number for one in assignments)
+        return expect(self, assignments)
+
+    monkeypatch.setattr(module, "AHEAD", ahead)
+    monkeypatch.setattr(module, "draw_cohort", noted)
+    monkeypatch.setattr(module.LinearExecutor, "expect", listened)
+    threaded = dataclasses.replace(SMALL, threads=2)
+    assert untimed(run(federation, "fedcore", threaded)) == expected
+    assert drawn == [1, 2, 3, 4]
+    assert list(dict.fromkeys(announced)) == [1, 2, 3, 4]
+    before_the_first_round = announced[: len(announced) - announced[::-1].index(1)]
+    assert max(before_the_first_round) == min(1 + ahead, 4)
+
+
 def test_only_the_cohort_is_loaded_once_a_round(federation, on_demand, asked):
     experiment = dataclasses.replace(SMALL, evaluate_samples=1)
     method = build_strategy("fedcore", experiment, federation.proxy)

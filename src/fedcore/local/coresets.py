@@ -39,11 +39,12 @@ class Choice:
     """Samples of a phase that a call of ``make`` will choose.
 
     ``anywhere``: on any thread. Not so where stand-ins lie on a GPU: a thread that touches it
-    while another records a graph spoils the recording.
+    while another records a graph spoils the recording. ``kept``: chosen before, and at hand.
     """
 
     make: Callable[[], Samples]
     anywhere: bool = True
+    kept: bool = False
 
 
 class Coresets:
@@ -79,7 +80,16 @@ class Coresets:
             # A new one every round, because gradients change.
             make = partial(self._build, assignment, spec, candidates, assignment.round_number)
             return Choice(make, candidates.space.factors[0].device.type == "cpu")
-        return Choice(partial(self._by_inputs, assignment, spec))
+        kept = (client, spec) in self._kept
+        return Choice(partial(self._by_inputs, assignment, spec), kept=kept)
+
+    def missing(self, assignment: Assignment, phase: int) -> int:
+        """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
+        spec = assignment.plan.phases[phase].coreset
+        if spec is None or spec.proxy == NONE or not asks_nothing_of_the_model(spec):
+            return 0
+        known = (assignment.client_id, spec) in self._kept
+        return 0 if known else len(self._clients[assignment.client_id])
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
         client = assignment.client_id

@@ -54,8 +54,9 @@ class LinearExecutor:
         self._sigmoid = isinstance(task.model, LinearClassifier) and task.model.sigmoid
         self._clients = clients
         self._settings = settings
-        self._selections = Selections(Coresets(clients))
         self._threads = threads or os.cpu_count() or 1
+        choosing = 0 if self._threads == 1 else self._threads
+        self._selections = Selections(Coresets(clients), choosing)
         # Gradient proxies come out of the plain loop's backward passes.
         self._plain = SequentialExecutor(task, clients, settings, self._selections)
 
@@ -64,18 +65,28 @@ class LinearExecutor:
         """What choosing coresets took so far."""
         return self._selections.time
 
+    def expect(self, assignments: Sequence[Assignment]) -> None:
+        """Begin to choose the coresets that these will need, where inputs alone decide."""
+        self._selections.expect(assignments)
+
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; threads change the time, never the result."""
         if self._threads == 1:
             return [self._train(params, assignment) for assignment in assignments]
+        self.expect(assignments)
         with ThreadPoolExecutor(self._threads) as pool:
-            # The longest first, so that no thread starts it when the others are done.
-            longest_first = sorted(assignments, key=self._work, reverse=True)
-            running = {a.client_id: pool.submit(self._train, params, a) for a in longest_first}
+            queue = sorted(assignments, key=self._rank)
+            running = {a.client_id: pool.submit(self._train, params, a) for a in queue}
             return [running[assignment.client_id].result() for assignment in assignments]
 
-    def _work(self, assignment: Assignment) -> int:
-        return assignment.plan.work(len(self._clients[assignment.client_id]))
+    def _rank(self, assignment: Assignment) -> tuple[bool, int, int]:
+        """Who has a coreset comes first, then who gets one first, which is the largest.
+
+        Of each the longest, so that no thread starts it when the others are done.
+        """
+        missing = self._selections.missing(assignment)
+        work = assignment.plan.work(len(self._clients[assignment.client_id]))
+        return missing > 0, -missing, -work
 
     def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
         from fedcore.local.linear_kernel import train_linear

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 
@@ -19,6 +20,8 @@ from fedcore.types import (
     Params,
     Strategy,
 )
+
+Cohort: TypeAlias = Mapping[ClientId, tuple[ClientProfile, int]]  # client -> profile, times drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +45,44 @@ class RoundOutcome:
     training_seconds: float  # of real time, until all answers were there
 
 
-def run_round(
-    number: int,
-    params: Params,
-    cohort: Mapping[ClientId, tuple[ClientProfile, int]],
-    strategy: Strategy,
-    executor: Executor,
-    settings: RoundSettings,
-) -> RoundOutcome:
-    """Run round ``number`` for a ``cohort`` of client -> (profile, times drawn)."""
-    plans = {
+def assignments_of(
+    number: int, cohort: Cohort, strategy: Strategy, settings: RoundSettings
+) -> list[Assignment]:
+    """What round ``number`` will ask of a ``cohort``; a strategy decides by its arguments alone."""
+    return _assignments(number, _plans(cohort, strategy, settings), settings)
+
+
+def _plans(
+    cohort: Cohort, strategy: Strategy, settings: RoundSettings
+) -> dict[ClientId, LocalPlan]:
+    return {
         client: strategy.plan(profile, settings.deadline, settings.epochs)
         for client, (profile, _) in cohort.items()
     }
-    began = time.perf_counter()
-    assignments = [
+
+
+def _assignments(
+    number: int, plans: Mapping[ClientId, LocalPlan], settings: RoundSettings
+) -> list[Assignment]:
+    return [
         Assignment(client, plan, number, settings.seed)
         for client, plan in plans.items()
         if plan.phases
     ]
+
+
+def run_round(
+    number: int,
+    params: Params,
+    cohort: Cohort,
+    strategy: Strategy,
+    executor: Executor,
+    settings: RoundSettings,
+) -> RoundOutcome:
+    """Run round ``number`` for a ``cohort``."""
+    plans = _plans(cohort, strategy, settings)
+    began = time.perf_counter()
+    assignments = _assignments(number, plans, settings)
     updates = [
         replace(update, copies=cohort[update.client_id][1])
         for update in _execute(number, params, assignments, executor, settings)

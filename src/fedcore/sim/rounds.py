@@ -6,6 +6,7 @@ import copy
 import inspect
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -16,10 +17,11 @@ from fedcore.data._clients import ClientSizes, LazyClients, sizes_of
 from fedcore.errors import BadOption
 from fedcore.local.choose import choose_device, choose_executor
 from fedcore.local.forms import scores_of
+from fedcore.local.linear import LinearExecutor
 from fedcore.local.sequential import SequentialExecutor
 from fedcore.seeding import stream
 from fedcore.server.evaluate import Evaluator, draw, draw_from, pool
-from fedcore.server.round import RoundSettings, run_round
+from fedcore.server.round import Cohort, RoundSettings, assignments_of, run_round
 from fedcore.sim.cohort import draw_cohort
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import CapabilityLaw, Fleet, build_fleet
@@ -33,6 +35,10 @@ from fedcore.types import (
     Strategy,
     TrainingSettings,
 )
+
+# Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
+# earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
+AHEAD = 3
 
 
 def simulate_rounds(
@@ -81,12 +87,19 @@ def simulate_rounds(
     evaluator = _evaluator(federation.task, device, 1 if plain else experiment.threads)
     done, params = start if start is not None else (0, federation.initial)
     params = {name: value.to(device) for name, value in params.items()}
+    ahead = 0 if isinstance(clients, LazyClients) else AHEAD
+    cohorts: deque[Cohort] = deque()
     for number in range(done + 1, experiment.rounds + 1):
         began, before = time.perf_counter(), copy.copy(executor.selection)
-        drawn = draw_cohort(
-            experiment.selection, sizes, experiment.clients_per_round, number, run.seed
-        )
-        cohort = {client: (fleet.profiles[client], copies) for client, copies in drawn.items()}
+        while len(cohorts) <= min(ahead, experiment.rounds - number):
+            following = number + len(cohorts)
+            drawn = draw_cohort(
+                experiment.selection, sizes, experiment.clients_per_round, following, run.seed
+            )
+            cohorts.append({client: (fleet.profiles[client], drawn[client]) for client in drawn})
+            if ahead and isinstance(executor, LinearExecutor):
+                executor.expect(assignments_of(following, cohorts[-1], strategy, settings))
+        cohort = cohorts.popleft()
         if isinstance(clients, LazyClients):
             clients.hold(cohort)
         outcome = run_round(number, params, cohort, strategy, executor, settings)

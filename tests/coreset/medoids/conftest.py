@@ -42,6 +42,8 @@ def make(name, count):
         return Euclidean(rng.standard_cauchy(size=(count, 3)))
     if name == "high-dimensional":
         return Euclidean(rng.normal(size=(count, 60)))
+    if name == "long":  # whose first coordinates are looked at first
+        return Euclidean(rng.normal(size=(count, 90)) * np.linspace(1.5, 0.1, 90))
     raise KeyError(name)
 
 
@@ -53,6 +55,7 @@ FAMILIES = [
     "duplicates",
     "heavy tails",
     "high-dimensional",
+    "long",
 ]
 
 

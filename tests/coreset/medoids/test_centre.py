@@ -28,8 +28,11 @@ def test_a_member_costs_what_its_cluster_is_away_from_it(family):
         members = order.places[begin:end]
         assert len(set(near[members])) == 1
         costs = distances[np.ix_(members, members)].astype(np.float64) @ layout.weights[members]
-        np.testing.assert_allclose(order.costs[begin:end], costs, rtol=1e-5)
-        assert (np.diff(order.costs[begin:end]) >= 0).all()
+        found = order.costs[begin:end]
+        tried = np.isfinite(found)  # all members, unless vectors are long
+        np.testing.assert_allclose(found[tried], costs[tried], rtol=1e-5)
+        assert (np.diff(found[tried]) >= 0).all()
+        assert tried[0]
 
 
 def test_of_a_large_cluster_the_members_nearest_to_the_medoid_are_tried(late):

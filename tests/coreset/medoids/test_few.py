@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedcore.coreset.medoids import few as few_module
 from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.dense import distance_matrix, solve_exact
 from fedcore.coreset.medoids.few import solve_few
@@ -72,6 +73,31 @@ def test_a_permutation_and_threads_change_nothing():
     one, other = solve(points, 40), solve(points[order], 40, threads=2)
     assert one.objective == pytest.approx(other.objective, rel=1e-12)
     assert sorted(order[other.indices]) == one.indices.tolist()
+
+
+def wide(count):
+    """Vectors of 60 coordinates, most of them small, as in Synthetic."""
+    draw = np.random.default_rng(5)
+    centres = 2 * draw.normal(size=(30, 60))
+    points = centres[draw.integers(30, size=count)] + draw.normal(size=(count, 60))
+    return points * np.arange(1, 61) ** -0.6
+
+
+def test_wide_vectors_whose_first_round_sees_some_points_only(monkeypatch):
+    points = wide(MANY + 500)
+    one, other = solve(points, 45), solve(points[::-1].copy(), 45, threads=2)
+    assert sorted(MANY + 499 - other.indices) == one.indices.tolist()
+    assert one.objective <= 1.01 * solve(points, 45, path="exact").objective
+    monkeypatch.setattr(few_module, "SOME", (61, 3, 0.6))
+    assert one.objective <= 1.005 * solve(points, 45).objective
+
+
+def test_weights_count_where_some_points_are_seen_first():
+    given = problem(Euclidean(wide(4000)), 40)
+    heavy = given.weights.copy()
+    heavy[:5] = 1e6
+    given = Problem(given.rows, heavy, 40, np.arange(500, 540), False, None, 1)
+    assert set(range(5)) <= set(solve_few(given, Deadline()).medoids.tolist())
 
 
 def test_weights_count():

@@ -3,6 +3,8 @@ import pytest
 
 from fedcore.coreset.medoids.geometry import (
     LEAF,
+    LINE,
+    WHOLE,
     distance_rows,
     leaves_of,
     rows_of,
@@ -32,6 +34,19 @@ def test_distances_agree_with_numpy_up_to_one_power_of_two(count, width):
     scale = got.sum() / want.sum() if count > 1 else 1.0
     assert np.log2(scale) == pytest.approx(round(np.log2(scale)), abs=1e-5)
     np.testing.assert_allclose(got / scale, want, rtol=1e-5, atol=1e-6)
+
+
+def test_leaves_begin_where_a_register_reads_them_in_one_go():
+    for count in (1, 70, 300):
+        assert (
+            leaves_of(rows_of(Euclidean(RNG.normal(size=(count, 7))))).left.ctypes.data % LINE == 0
+        )
+
+
+def test_only_long_vectors_are_split():
+    short, long = (rows_of(Euclidean(RNG.normal(size=(3, WHOLE + more)))) for more in (0, 1))
+    assert (short.left.shape[1], short.right.shape[1]) == (WHOLE, 0)
+    assert short.left.shape[1] > long.left.shape[1] == WHOLE + 1 - long.right.shape[1]
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -11,6 +11,7 @@ a round gains next to nothing.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,23 +20,34 @@ from numpy.typing import NDArray
 from fedcore.coreset.medoids.bounds import Ints
 from fedcore.coreset.medoids.centre import Ranked, ranked
 from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import Floats
+from fedcore.coreset.medoids.geometry import Floats, take_rows
 from fedcore.coreset.medoids.hurry import NONE, Plan, hurried, plan_of, spread_out
-from fedcore.coreset.medoids.layout import Layout, assign_places, build_lists, layout_of
+from fedcore.coreset.medoids.layout import (
+    Layout,
+    assign_places,
+    build_lists,
+    layout_of,
+    nearest_among,
+)
 from fedcore.coreset.medoids.lists import Lists
 from fedcore.coreset.medoids.solution import Problem, Solution, candidate_number
 from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, polished, thin
 from fedcore.coreset.medoids.state import new_state, settle
 
-STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids
+STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids,
+FEWER = 0.6  # and beyond so much of the candidates, since a bad place matters less (measured)
 # n² d up to which so few medoids are held against all points at the end: about a second's worth.
 # Candidates alone may leave them a per cent above what swaps with all points find.
 POLISHED = 1_000_000_000
 BEST = 8  # of a cluster's members that are candidates in the next round
 ROUNDS = 5  # at most
 # Of the objective: what a round must gain for another to follow, which then gains a tenth of that
-# or less (measured).
-ENOUGH = 0.02
+# or less (measured); with very few medoids, beyond, and after a first round with some points only.
+ENOUGH = (0.02, 0.03, 0.05)
+# Coordinates from which on the first round, whose answer is only where the second begins, sees
+# every third point, and so much of the candidates: below, distances cost little, and answers may be
+# a per cent worse.
+SOME = (32, 3, 0.6)
 
 
 class Served(NamedTuple):
@@ -54,20 +66,28 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     begin = time.monotonic()
     layout = layout_of(problem)
     start = layout.places(problem.start)
-    number = candidate_number(problem.k, len(layout))
+    number, enough = candidate_number(problem.k, len(layout)), ENOUGH[0]
+    if problem.k > STARTS[1]:
+        number, enough = int(FEWER * number), ENOUGH[1]
     candidates = spread_out(layout, number) | start
-    length = -(-min(3 * number // (2 * problem.k) + 17, number) // 8) * 8
+    length = _list_length(number, problem.k)
     plan = plan_of(layout, start, length, time.monotonic() - begin, deadline, candidates)
     starts = [start] if problem.warm else _starts(layout, start, candidates)
     everyone = np.arange(len(layout))
     served, swaps, before, finished = None, 0, np.inf, False
+    some = _some_suffice(problem, deadline)
+    if some:
+        enough = ENOUGH[2]
     for turn in range(ROUNDS if plan.most != NONE else 0):
-        tries = _swapped(layout, candidates, starts, problem.k, length, plan)
+        if some and turn == 0:
+            tries = [_swapped_among_some(layout, int(SOME[2] * number), problem.k, plan)]
+        else:
+            tries = _swapped(layout, candidates, starts, problem.k, length, plan)
         if not tries:
             break
         found, order = _best_centred(layout, everyone, tries, plan.work)
         served, swaps = _centred(found, order), swaps + found.swaps
-        gained = found.total <= before * (1 - ENOUGH)
+        gained = found.total <= before * (1 - enough)
         finished = found.finished and (turn + 1 == ROUNDS or not gained)
         if finished or plan.work.over():
             break
@@ -83,6 +103,43 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     width = sum(factor.shape[1] for factor in problem.rows[:2])
     few = problem.k <= STARTS[1] and len(layout) ** 2 * width <= POLISHED
     return polished(problem, solution, plan.work) if few and solution.finished else solution
+
+
+def _list_length(number: int, k: int) -> int:
+    """Return how many of so many candidates a point lists, lest it miss its second medoid."""
+    return -(-min(3 * number // (2 * k) + 17, number) // 8) * 8
+
+
+def _some_suffice(problem: Problem, deadline: Deadline) -> bool:
+    """Say whether the first round may look at some of the points only."""
+    wide = not len(problem.rows.norm_left) and problem.rows.left.shape[1] >= SOME[0]
+    free = not problem.warm and problem.labels is None and deadline.moment is None
+    return wide and free and problem.k > STARTS[1]
+
+
+def _swapped_among_some(layout: Layout, number: int, k: int, plan: Plan) -> Served:
+    """Choose among every third place, which are spread evenly in space, and serve everybody.
+
+    There is neither a deadline nor a label.
+    """
+    places = np.arange(0, len(layout), SOME[1])
+    weights = np.add.reduceat(layout.weights, places)
+    order = layout.order[places]
+    rows, segments = take_rows(layout.rows, places), ((0, len(places)),)
+    some = replace(layout, order=order, rows=rows, weights=weights, segments=segments)
+    start = np.zeros(len(places), np.bool_)
+    start[np.argsort(order)[:k]] = True  # the problem's order is random
+    candidates = spread_out(some, number) | start
+    starts = _starts(some, start, candidates)
+    (found,) = _swapped(some, candidates, starts, k, _list_length(number, k), plan)
+    chosen = np.zeros(len(layout), np.bool_)
+    chosen[places[found.chosen]] = True
+    nearest = nearest_among(layout, chosen, np.arange(len(layout)), 1, plan.work)
+    assert nearest is not None  # there was no deadline
+    near, distance = nearest[0][:, 0].copy(), nearest[1][:, 0].copy()
+    near[chosen] = np.flatnonzero(chosen)
+    total = float(layout.weights.astype(np.float64) @ distance)
+    return Served(chosen, near, distance, total, found.swaps, True)
 
 
 def _starts(

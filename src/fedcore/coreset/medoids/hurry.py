@@ -85,13 +85,13 @@ def spread_out(layout: Layout, k: int) -> NDArray[np.bool_]:
     Thousands of learnt samples crowd around 0 in few and tiny leaves: medoids drawn at random
     would lie there, where they save nothing.
     """
-    index = index_of(layout.rows, np.arange(len(layout)))
     starts = np.arange(0, len(layout), LEAF)
     sizes = np.diff(np.append(starts, len(layout)))
-    low = np.minimum.reduceat(layout.rows.left, starts, axis=0)
-    high = np.maximum.reduceat(layout.rows.left, starts, axis=0)
-    extent = index.radius.astype(np.float64)
-    if not len(extent):
+    if len(layout.rows.norm_left):
+        extent = index_of(layout.rows, np.arange(len(layout))).radius.astype(np.float64)
+    else:
+        low = np.minimum.reduceat(layout.rows.left, starts, axis=0)
+        high = np.maximum.reduceat(layout.rows.left, starts, axis=0)
         extent = np.linalg.norm((high - low).astype(np.float64), axis=1)
     share = sizes * extent + 1e-30
     # One each, lest a crowd around 0 be served from afar; lists mean that k is enough for that.

@@ -15,6 +15,8 @@ from fedcore.coreset.medoids.geometry import LEAF, Floats
 
 Keys = NDArray[np.uint64]
 
+PART = 16  # points of a leaf that are passed over together if none is near
+
 
 @compiled
 def thin(keys: Keys, row: int, count: int, wanted: int, slack: int) -> int:
@@ -64,6 +66,11 @@ def largest_of(values: Floats) -> np.float32:
 
 
 @inlined
+def _key(bits: np.uint32, name: np.int32) -> np.uint64:
+    return (np.uint64(bits) << np.uint64(32)) | np.uint64(name)
+
+
+@inlined
 def collect(
     keys: Keys, row: int, count: int, bits: NDArray[np.uint32], index: Index, leaf: int, worst: int
 ) -> int:
@@ -74,20 +81,21 @@ def collect(
     """
     begin = leaf * LEAF
     limit = np.uint32(worst)
-    last = begin + LEAF > len(index.names)
-    size = len(index.names) - begin if last else LEAF
-    for part in range(0, size, 16):
-        if not last:
-            hits = np.uint32(0)
-            for j in range(16):
-                hits += np.uint32(bits[part + j] <= limit)
-            if hits == 0:
-                continue
-        for j in range(part, min(part + 16, size)):
-            # Written always, kept by moving on: a branch here would be mispredicted.
-            name = np.uint64(index.names[begin + j])
-            keys[row, count] = (np.uint64(bits[j]) << np.uint64(32)) | name
+    if begin + LEAF > len(index.names):  # the last leaf, which is not full
+        for j in range(len(index.names) - begin):
+            keys[row, count] = _key(bits[j], index.names[begin + j])
             count += bits[j] <= limit
+        return count
+    for part in range(0, LEAF, PART):
+        hits = np.uint32(0)
+        for j in range(PART):
+            hits += np.uint32(bits[part + j] <= limit)
+        if hits == 0:
+            continue
+        for j in range(PART):
+            # Written always, kept by moving on: a branch here would be mispredicted.
+            keys[row, count] = _key(bits[part + j], index.names[begin + part + j])
+            count += bits[part + j] <= limit
     return count
 
 

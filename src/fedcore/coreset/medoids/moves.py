@@ -108,19 +108,20 @@ def _best_swap(reverse: Reverse, state: State, candidate: int) -> tuple[int, flo
         if part == 1:
             offsets, points = reverse.extra_offsets, reverse.extra_points
             distances = reverse.extra_distances
+        # First who is near enough, without a branch, which would be mispredicted half of the time.
+        hits = 0
         for entry in range(offsets[candidate], offsets[candidate + 1]):
+            state.hits[hits] = entry
+            hits += distances[entry] < state.second_distance[points[entry]]
+        for position in range(hits):
+            entry = state.hits[position]
             point = points[entry]
             distance = np.float64(distances[entry])
             second = np.float64(state.second_distance[point])
-            if distance >= second:
-                continue
             near_distance = np.float64(state.near_distance[point])
             weight = np.float64(state.weights[point])
-            if distance < near_distance:
-                shared += weight * (distance - near_distance)
-                saved = weight * (near_distance - second)
-            else:
-                saved = weight * (distance - second)
+            shared += weight * min(distance - near_distance, 0.0)
+            saved = weight * (max(distance, near_distance) - second)
             near = state.near[point]
             if near >= 0 and saved < 0.0:
                 if state.gain[near] == 0.0:

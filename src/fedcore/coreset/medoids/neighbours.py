@@ -49,9 +49,8 @@ def search_run(
     worst[:count] = FAR
     worst[count:] = -1.0  # nobody
     plain = rows.right.shape[1] == 0  # short vectors, of which all coordinates are looked at
-    found = np.empty((0 if plain else LEAF, LEAF), np.float32)
-    squared = np.empty(LEAF, np.float32)
-    squared_bits, worst_bits = squared.view(np.uint32), worst.view(np.uint32)
+    found = np.empty((LEAF, LEAF), np.float32)
+    found_bits, worst_bits = found.view(np.uint32), worst.view(np.uint32)
     group = group_of(rows, queries, index)
     bounds = np.empty(LEAF, np.float32)
     visitors = np.empty(LEAF, np.int64)
@@ -70,18 +69,19 @@ def search_run(
             # Written always, kept by moving on, as in collect.
             visitors[visiting] = q
             visiting += bounds[q] * np.float32(0.9999) <= worst[q]
-        if not plain:
+        # First all distances, then all comparisons: a branch that was guessed wrongly would throw
+        # away the next distances, begun in the meantime.
+        if plain:
+            for visitor in range(visiting):
+                point = queries[visitors[visitor]]
+                accumulate(index.leaves.left, leaf, rows.left, point, found[visitor])
+        else:
             visiting = squared_to_visitors(
                 rows, queries, visitors, visiting, index, leaf, worst, found
             )
         for visitor in range(visiting):
             q = visitors[visitor]
-            if plain:
-                accumulate(index.leaves.left, leaf, rows.left, queries[q], squared)
-            else:
-                for j in range(LEAF):
-                    squared[j] = found[visitor, j]
-            held[q] = collect(keys, q, held[q], squared_bits, index, leaf, worst_bits[q])
+            held[q] = collect(keys, q, held[q], found_bits[visitor], index, leaf, worst_bits[q])
             if held[q] > room:
                 held[q] = thin(keys, q, held[q], wanted, wanted // 4)
                 worst_bits[q] = furthest_bits(keys, q, held[q])

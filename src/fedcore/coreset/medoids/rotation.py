@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedcore.coreset.metric import Euclidean, Metric
 from fedcore.seeding import stream
@@ -32,15 +33,22 @@ def turned(metric: Metric) -> Metric:
     sample = points[:SAMPLE].double()
     _, directions = torch.linalg.eigh(sample.T @ sample)
     rotated = points @ directions.flip(1).float()
+    norms = points.square().sum(1)
+    if not _idle(rotated[:, -1:], norms):  # then none is, for the last says least
+        return Euclidean(rotated)
     # tails[i, t]: the squared norm of what follows coordinate t of point i
     energy = rotated.square()
     tails = energy.sum(1, keepdim=True) - energy.cumsum(1)
     idle = (tails <= 0.1 * energy.sum(1, keepdim=True)).all(0).nonzero()[:, 0]
     for width in _tried(int(idle[0]) + 1 if len(idle) else points.shape[1], points.shape[1]):
-        rest = rotated[:, width:].square().sum(1)
-        if bool((rest <= IDLE**2 * points.square().sum(1)).all()):
+        if _idle(rotated[:, width:], norms):
             return Euclidean(rotated[:, :width])
     return Euclidean(rotated)
+
+
+def _idle(coordinates: Tensor, norms: Tensor) -> bool:
+    """Say whether coordinates [n, t] are no more than rounding, by the points' squared norms."""
+    return bool((coordinates.square().sum(1) <= IDLE**2 * norms).all())
 
 
 def _tried(first: int, last: int) -> list[int]:

@@ -35,6 +35,7 @@ class State(NamedTuple):
     stale: NDArray[np.bool_]  # [n] candidates to evaluate again
     gain: NDArray[np.float64]  # [n] scratch, all 0 between candidates
     touched: Ints  # [n] scratch
+    hits: NDArray[np.int64]  # [n + 1] scratch
     far: Floats  # [1] no less than any distance
 
 
@@ -54,6 +55,7 @@ def new_state(chosen: NDArray[np.bool_], weights: Floats, far: float) -> State:
         np.ones(count, np.bool_),
         np.zeros(count, np.float64),
         np.empty(count, np.int32),
+        np.empty(count + 1, np.int64),
         np.array([far], np.float32),
     )
 

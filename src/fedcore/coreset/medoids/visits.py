@@ -37,19 +37,17 @@ def _heads(
     out: Floats,
 ) -> int:
     """Keep the visitors that are near somebody by the first coordinates, and those sums."""
-    squared, kept = np.empty(LEAF, np.float32), 0
+    kept = 0
     for visitor in range(visiting):
         q = visitors[visitor]
         limit = worst[q]
-        accumulate(index.leaves.left, leaf, rows.left, queries[q], squared)
+        # Written always, kept by moving on: a branch would wait for the sums.
+        accumulate(index.leaves.left, leaf, rows.left, queries[q], out[kept])
         near = np.int32(0)
         for j in range(LEAF):
-            near += np.int32(squared[j] <= limit)
-        if near > 0:
-            for j in range(LEAF):
-                out[kept, j] = squared[j]
-            visitors[kept] = q
-            kept += 1
+            near += np.int32(out[kept, j] <= limit)
+        visitors[kept] = q
+        kept += int(near > 0)
     return kept
 
 
