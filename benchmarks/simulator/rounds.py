@@ -153,11 +153,10 @@ def plain_evaluation(federation: Federation, params: Params) -> float:
 
 
 def warm() -> None:
-    """Load the compiled solver, small and large, before anything is timed."""
+    """Compile or load all of the solver before anything is timed: small, large, few medoids."""
     draw = torch.Generator().manual_seed(0)
-    for size in (200, 2000):
-        points = torch.randn(size, 10, generator=draw)
-        select_coreset(points, size // 5, seed=0)
+    for size, budget, width in ((200, 40, 10), (2000, 400, 10), (5000, 70, 60), (12000, 250, 10)):
+        select_coreset(torch.randn(size, width, generator=draw), budget, seed=0)
 
 
 def say(text: str) -> None:
