@@ -46,7 +46,7 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
         "shakespeare": {"rounds": 1, "clients_per_round": 5, "epochs": 2},
     },
     "cuda": {
-        "synthetic-1-1": {"rounds": 20},
+        "synthetic-1-1": {"rounds": 100},
         "mnist": {"rounds": 5},
         "shakespeare": {"rounds": 2},
     },

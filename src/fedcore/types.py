@@ -239,6 +239,9 @@ class Executor(Protocol):
         """What choosing coresets took so far."""
         ...
 
+    def expect(self, assignments: Sequence[Assignment]) -> None:
+        """Prepare for what a later round will ask; it changes the time, never an answer."""
+
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers come in the same order."""
         ...

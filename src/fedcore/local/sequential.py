@@ -54,6 +54,9 @@ class SequentialExecutor:
         """What choosing coresets took so far."""
         return self._selections.time
 
+    def expect(self, assignments: Sequence[Assignment]) -> None:
+        """Do nothing: everything has its turn."""
+
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
         return [self._train(params, assignment) for assignment in assignments]

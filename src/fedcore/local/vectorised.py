@@ -83,6 +83,10 @@ class VectorisedExecutor:
         """What choosing coresets took so far."""
         return self._selections.time
 
+    def expect(self, assignments: Sequence[Assignment]) -> None:
+        """Begin to choose the coresets that these will need, where inputs alone decide."""
+        self._selections.expect(assignments)
+
     @property
     def padding_share(self) -> float:
         """Share of all rows computed so far that held no sample."""

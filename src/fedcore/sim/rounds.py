@@ -17,7 +17,6 @@ from fedcore.data._clients import ClientSizes, LazyClients, sizes_of
 from fedcore.errors import BadOption
 from fedcore.local.choose import choose_device, choose_executor
 from fedcore.local.forms import scores_of
-from fedcore.local.linear import LinearExecutor
 from fedcore.local.sequential import SequentialExecutor
 from fedcore.seeding import stream
 from fedcore.server.evaluate import Evaluator, draw, draw_from, pool
@@ -97,7 +96,7 @@ def simulate_rounds(
                 experiment.selection, sizes, experiment.clients_per_round, following, run.seed
             )
             cohorts.append({client: (fleet.profiles[client], drawn[client]) for client in drawn})
-            if ahead and isinstance(executor, LinearExecutor):
+            if ahead:
                 executor.expect(assignments_of(following, cohorts[-1], strategy, settings))
         cohort = cohorts.popleft()
         if isinstance(clients, LazyClients):
