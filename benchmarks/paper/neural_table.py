@@ -19,6 +19,8 @@ VARIANTS = {
     "core-catch-up": "FedCore, steps up to 10 times larger",
     "prox-catch-up": "FedProx, steps up to 10 times larger",
     "uniform-catch-up": "FedCore, drawn at random, steps up to 10 times larger",
+    "few-epochs": "FedCore, few epochs on larger coresets",
+    "few-epochs-catch-up": "FedCore, few epochs on larger coresets, larger steps",
     "linked": "FedCore, the authors' fleet",
     "linked-catch-up": "FedCore, the authors' fleet, steps up to 10 times larger",
 }

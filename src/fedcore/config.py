@@ -191,6 +191,12 @@ class Experiment:
         False, "FedCore: also measure each coreset's error on the whole gradient (slow).", _METHOD
     )
     prox_mu: float = _option(0.0, "FedCore: a proximal term as well.", _METHOD, at_least(0))
+    coreset_epochs: int = _option(
+        0,
+        "FedCore: fewest epochs on a coreset, which is then larger; 0: all that follow the first.",
+        _METHOD,
+        at_least(0),
+    )
     catch_up: float = _option(
         1.0,
         "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",

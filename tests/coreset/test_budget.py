@@ -34,8 +34,9 @@ def test_the_budget_never_exceeds_the_deadline_and_is_the_largest_that_does_not(
     size, speed, deadline, epochs
 ):
     client = ClientProfile(size, speed)
-    budget = coreset_budget(client, deadline, epochs)
+    budget, times = coreset_budget(client, deadline, epochs)
     assert 0 <= budget <= size
+    assert times == (epochs - 1 if budget else 0)
     if budget:
         assert client.seconds(size + (epochs - 1) * budget) <= deadline
     if one_pass_fits(client, deadline) and epochs > 1 and budget < size:
@@ -56,8 +57,9 @@ def test_the_budget_after_a_forward_pass_never_exceeds_the_deadline(
     size, speed, deadline, epochs, price
 ):
     client = ClientProfile(size, speed)
-    budget = forward_coreset_budget(client, deadline, epochs, price)
+    budget, times = forward_coreset_budget(client, deadline, epochs, price)
     assert 0 <= budget <= size
+    assert times == (epochs if budget else 0)
     if budget:
         assert client.seconds(math.ceil(price * size) + epochs * budget) <= deadline
 
@@ -75,7 +77,44 @@ def test_the_budget_after_a_forward_pass_never_exceeds_the_deadline(
     ],
 )
 def test_the_budget_by_hand(size, speed, deadline, epochs, expected):
-    assert coreset_budget(ClientProfile(size, speed), deadline, epochs) == expected
+    budget, times = coreset_budget(ClientProfile(size, speed), deadline, epochs)
+    assert budget == expected
+    assert times == (epochs - 1 if expected else 0)
+
+
+@given(samples, speeds, deadlines, epochs_asked, st.integers(1, 9))
+def test_fewer_epochs_spend_the_same_time_on_a_larger_coreset(
+    size, speed, deadline, epochs, fewest
+):
+    client = ClientProfile(size, speed)
+    limit = capacity(client, deadline)
+    ways = [
+        (size, coreset_budget(client, deadline, epochs, fewest_epochs=fewest)),
+        (0, static_coreset_budget(client, deadline, epochs, fewest)),
+        (math.ceil(size / 3), forward_coreset_budget(client, deadline, epochs, 1 / 3, fewest)),
+    ]
+    for before, (budget, times) in ways:
+        assert 0 <= budget <= size
+        assert 0 <= times <= epochs
+        assert budget == 0 or before + budget * times <= limit
+        if 0 < budget < size:  # less than one more sample in each epoch is left over
+            assert before + (budget + 1) * times > limit
+
+
+@pytest.mark.parametrize(
+    ("capacity_left", "fewest", "expected"),
+    [
+        (340, 1, (80, 3)),  # 240 left: at least three epochs, or more than everything would fit
+        (340, 5, (48, 5)),
+        (340, 0, (26, 9)),  # the paper's
+        (199, 1, (99, 1)),
+        (1000, 1, (100, 9)),  # everything fits: nine more epochs on all
+        (100, 1, (0, 0)),
+    ],
+)
+def test_fewer_epochs_by_hand(capacity_left, fewest, expected):
+    client = ClientProfile(100, 1.0)
+    assert coreset_budget(client, float(capacity_left), 10, fewest_epochs=fewest) == expected
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,21 @@ def test_networks_below_one_pass(way, deadline, path, phases):
     assert plan.work(100) <= deadline
 
 
+@pytest.mark.parametrize(
+    ("deadline", "phases"),
+    [
+        (340.0, [(1, None), (3, 80)]),
+        (99.0, [(1, None), (2, 32)]),  # after a forward pass that costs 34
+        (1000.0, [(10, None)]),
+    ],
+)
+def test_fewer_epochs_on_a_larger_coreset(deadline, phases):
+    strategy = build(proxy="logits", coreset_epochs=2)
+    plan = strategy.plan(ClientProfile(100, 1.0), deadline, 10)
+    shape = [(p.epochs, p.coreset.budget if p.coreset else None) for p in plan.phases]
+    assert shape == phases
+
+
 def test_exact_gradients_cost_a_forward_pass_out_of_the_coresets_budget():
     """c·τ = 190 on 100 samples: 90 left, less 34 for the pass: floor(56 / 9) = 6 instead of 10."""
     strategy = build(proxy="logits", gradients="exact")

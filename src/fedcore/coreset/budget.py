@@ -38,38 +38,59 @@ def one_pass_fits(client: ClientProfile, deadline: float) -> bool:
 
 
 def coreset_budget(
-    client: ClientProfile, deadline: float, epochs: int, forward_price: float = 0.0
-) -> int:
-    """b^i = floor((c^i·τ - m^i) / (E - 1)), section 4.2; between 0 and m^i.
+    client: ClientProfile,
+    deadline: float,
+    epochs: int,
+    forward_price: float = 0.0,
+    fewest_epochs: int = 0,
+) -> tuple[int, int]:
+    """(b^i, epochs on it): floor((c^i·τ - m^i) / (E - 1)) samples for E - 1 epochs, section 4.2.
 
     With E = 1 no epoch is left for a coreset, so the budget is 0. A forward pass on everything
-    between the first epoch and the coreset's takes ceil(ρ·m^i) more, ρ its price.
+    between the first epoch and the coreset's takes ceil(ρ·m^i) more, ρ its price. Where fewer
+    epochs will do, the same time goes into a larger coreset; into no fewer epochs, however, than
+    it takes to spend that time on at most m^i samples.
     """
     scan = math.ceil(forward_price * client.num_samples)
     left = capacity(client, deadline) - client.num_samples - scan
     if epochs <= 1 or left <= 0:
-        return 0
-    return min(left // (epochs - 1), client.num_samples)
+        return 0, 0
+    fewest = max(fewest_epochs or epochs, -(-left // client.num_samples))
+    return _spread(left, min(fewest, epochs - 1), client.num_samples)
 
 
-def static_coreset_budget(client: ClientProfile, deadline: float, epochs: int) -> tuple[int, int]:
+def static_coreset_budget(
+    client: ClientProfile, deadline: float, epochs: int, fewest_epochs: int = 0
+) -> tuple[int, int]:
     """Section 4.4 a): (samples, epochs) for a client that cannot afford one full pass.
 
-    E epochs on floor(c^i·τ / E) samples. A client with fewer than E samples of capacity trains
-    on one sample for as many epochs as fit; (0, 0) if it cannot process a single sample.
+    E epochs, or the fewest that will do, on floor(c^i·τ / E) samples. A client with fewer than E
+    samples of capacity trains on one sample for as many epochs as fit; (0, 0) if it cannot
+    process a single sample.
     """
     limit = capacity(client, deadline)
-    if limit >= epochs:
-        return min(limit // epochs, client.num_samples), epochs
-    return (1, limit) if limit > 0 else (0, 0)
+    wanted = min(fewest_epochs or epochs, epochs)
+    if limit < wanted:
+        return (1, limit) if limit > 0 else (0, 0)
+    return _spread(limit, wanted, client.num_samples)
 
 
 def forward_coreset_budget(
-    client: ClientProfile, deadline: float, epochs: int, forward_price: float
-) -> int:
-    """Section 4.4 b): samples for E epochs after a forward pass on everything; 0 if none fit.
+    client: ClientProfile,
+    deadline: float,
+    epochs: int,
+    forward_price: float,
+    fewest_epochs: int = 0,
+) -> tuple[int, int]:
+    """Section 4.4 b): (samples, epochs) after a forward pass on everything; (0, 0) if none fit.
 
-    floor((c^i·τ - ceil(ρ·m^i)) / E), with ρ the price of a forward pass in trained samples.
+    floor((c^i·τ - ceil(ρ·m^i)) / E) samples for E epochs, with ρ the price of a forward pass in
+    trained samples.
     """
     left = capacity(client, deadline) - math.ceil(forward_price * client.num_samples)
-    return min(max(0, left) // epochs, client.num_samples)
+    return _spread(max(0, left), min(fewest_epochs or epochs, epochs), client.num_samples)
+
+
+def _spread(work: int, epochs: int, num_samples: int) -> tuple[int, int]:
+    budget = min(work // epochs, num_samples)
+    return (budget, epochs) if budget > 0 else (0, 0)

@@ -40,6 +40,7 @@ def build(
     gradients: str = "free",
     prox_mu: float = 0.0,
     catch_up: float = 1.0,
+    coreset_epochs: int = 0,
 ) -> Strategy:
     """Algorithm 1, lines 5 to 12.
 
@@ -58,6 +59,8 @@ def build(
         prox_mu: FedProx's proximal term on top; 0 in the paper.
         catch_up: largest factor by which a straggler's steps grow to make up for those it has
             no time for; 1 in the paper.
+        coreset_epochs: fewest epochs that a coreset is trained for: a client that needs no more
+            takes a larger coreset in the same time. 0 is the paper's E - 1.
     """
     if below_one_pass not in BELOW_ONE_PASS:
         raise BadOption(
@@ -78,15 +81,17 @@ def build(
             return below(client, deadline, epochs)
         first = Phase(1)  # line 9: on everything, and it yields the gradient distances
         if gradients == "exact" and proxy != STATIC:
-            budget = coreset_budget(client, deadline, epochs, forward_price)
+            budget, times = coreset_budget(
+                client, deadline, epochs, forward_price, fewest_epochs=coreset_epochs
+            )
             if budget > 0:  # pay for gradients at the parameters where the coreset is used
                 scan = Phase(1, forward_price=forward_price)
-                rest = Phase(epochs - 1, coreset(budget, proxy))
+                rest = Phase(times, coreset(budget, proxy))
                 return LocalPlan((first, scan, rest), Path.CORESET, prox_mu)
-        budget = coreset_budget(client, deadline, epochs)
+        budget, times = coreset_budget(client, deadline, epochs, fewest_epochs=coreset_epochs)
         if budget == 0:  # one pass fits, but not one sample in each epoch after it
             return LocalPlan((first,), Path.PARTIAL, prox_mu)
-        rest = Phase(epochs - 1, coreset(budget, proxy))  # lines 10 and 11
+        rest = Phase(times, coreset(budget, proxy))  # lines 10 and 11
         return LocalPlan((first, rest), Path.CORESET, prox_mu)
 
     def below(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
@@ -95,15 +100,17 @@ def build(
             return SIT_OUT
         by_inputs = proxy == STATIC if below_one_pass == "auto" else below_one_pass == STATIC_WAY
         if by_inputs:  # 4.4 a): distances between inputs need no pass over the model
-            budget, affordable = static_coreset_budget(client, deadline, epochs)
+            budget, times = static_coreset_budget(client, deadline, epochs, coreset_epochs)
             if budget == 0:
                 return SIT_OUT
-            only = Phase(affordable, coreset(budget, STATIC))
+            only = Phase(times, coreset(budget, STATIC))
             return LocalPlan((only,), Path.STATIC_CORESET, prox_mu)
-        budget = forward_coreset_budget(client, deadline, epochs, forward_price)
+        budget, times = forward_coreset_budget(
+            client, deadline, epochs, forward_price, coreset_epochs
+        )
         if below_one_pass != "random" and budget > 0:  # 4.4 b): gradients of the last layer alone
             scan = Phase(1, forward_price=forward_price)
-            rest = Phase(epochs, coreset(budget, proxy))
+            rest = Phase(times, coreset(budget, proxy))
             return LocalPlan((scan, rest), Path.FORWARD_CORESET, prox_mu)
         return random_subset(client, deadline)
 
