@@ -6,7 +6,7 @@ import torch
 
 from fedcore.errors import BadOption, BadRecord
 from fedcore.report import output
-from fedcore.report.output import CHECKPOINT, ROUNDS, SUMMARY, OutputFolder
+from fedcore.report.output import CHECKPOINT, EXPERIMENT, ROUNDS, SUMMARY, OutputFolder
 from fedcore.report.records import read_rows
 from fedcore.types import RunKey
 
@@ -106,9 +106,24 @@ def test_another_machine_may_go_on(tmp_path, name, here):
     assert len(OutputFolder.resume(tmp_path / "job", {**JOB, name: here}).rows) == 1
 
 
+def test_an_option_that_a_job_does_not_know_yet_had_its_default(tmp_path):
+    OutputFolder.create(tmp_path / "job", JOB).add(row(1), RUN, params(1))
+    assert OutputFolder.resume(tmp_path / "job", {**JOB, "catch_up": 1.0}).rows
+    with pytest.raises(BadOption, match=r"catch_up is 2.0 but the job in .* has 1.0"):
+        OutputFolder.resume(tmp_path / "job", {**JOB, "catch_up": 2.0})
+
+
 def test_a_folder_without_a_job_is_not_resumed(tmp_path):
     with pytest.raises(BadOption, match="holds no interrupted job"):
         OutputFolder.resume(tmp_path, JOB)
+
+
+def test_a_damaged_job_is_not_resumed(tmp_path):
+    OutputFolder.create(tmp_path / "job", JOB)
+    for text in ("[1]", "{", "3"):
+        (tmp_path / "job" / EXPERIMENT).write_text(text)
+        with pytest.raises(BadOption, match="holds no interrupted job"):
+            OutputFolder.resume(tmp_path / "job", JOB)
 
 
 def test_a_pickle_in_place_of_a_checkpoint_is_not_opened(tmp_path, always_checkpoint):

@@ -6,6 +6,7 @@ its last round. A checkpoint is that model in NumPy's format, read without pickl
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord
 from fedcore.report.records import Row, group, read_rows, to_line
 from fedcore.report.summary import summary
@@ -56,11 +58,12 @@ class OutputFolder:
     def resume(cls, path: Path, experiment: Mapping[str, Any]) -> OutputFolder:
         """Go on in a folder that an interrupted job left, if it was the same job.
 
-        Another machine may do so: with its own device, cores and place of the data.
+        Another machine may do so: with its own device, cores and place of the data. So may a later
+        version: an option that the job does not name had the effect of its default.
         """
         try:
-            before = json.loads((path / EXPERIMENT).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            before = {**_defaults(), **json.loads((path / EXPERIMENT).read_text("utf-8"))}
+        except (OSError, ValueError, TypeError):
             raise BadOption(
                 f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
             ) from None
@@ -130,6 +133,11 @@ class OutputFolder:
             raise BadRecord(
                 f"{str(self.path / CHECKPOINT)!r} is damaged ({error}); delete it and resume again"
             ) from None
+
+
+def _defaults() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(Experiment())))
+    return content
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
