@@ -213,8 +213,9 @@ by 0.02 of one seed.
 
 `python -m benchmarks.paper.neural shakespeare` on the same machine: the paper's 30 rounds of 10
 epochs, clients drawn uniformly as the authors' code does, one seed, 10,000 windows of either kind.
-Two runs are shorter. FedAvg does not depend on the fleet; the authors' gives large clients fast
-devices, the text's does not, so that its large clients are later and have less time.
+Three runs are shorter, and two ended on a CPU. FedAvg does not depend on the fleet; the authors'
+gives large clients fast devices, the text's does not, so that its large clients are later and have
+less time.
 
 {neural.section("shakespeare")}
 
@@ -228,10 +229,11 @@ Here:
 Half of the paper's gap is 5.05 points. With the paper's own steps it is **not** closed: slow
 clients take few steps, and few steps of a small size do not go far. With larger ones (`--catch-up
 10`, [ADR 11](adr/0011-larger-steps-for-stragglers.md)) it is, on either fleet, and no round is
-late. Two things to know. FedProx gains as much by the same steps, starts later and ends nearer to
-FedAvg: nine epochs on one coreset wear it out, its training loss says so, while FedProx sees every
-sample as often as any other. And coresets drawn at random do about as well as chosen ones here;
-exact gradients do not pay for their pass.
+late. Three things to know. FedProx gains as much by the same steps; in either form it begins more
+slowly and ends higher than FedCore, with a lower training loss: nine epochs on one small coreset
+wear it out, which `--coreset-epochs` is for ([ADR
+13](adr/0013-fewer-epochs-on-a-larger-coreset.md)), not yet measured here. Coresets drawn at random
+do as well as chosen ones. Exact gradients do not pay for their pass.
 
 ## Coresets: selectors, weightings, budgets
 

@@ -66,7 +66,8 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
         "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
         "core": {**_SHAKESPEARE, "strategies": "fedcore"},
         "core-catch-up": {**_SHAKESPEARE, "strategies": "fedcore", **_CAUGHT_UP},
-        "others": {**_SHAKESPEARE, "strategies": "fedprox,fedavg-ds"},
+        "prox": {**_SHAKESPEARE, "strategies": "fedprox"},
+        "dropping": {**_SHAKESPEARE, "strategies": "fedavg-ds", "rounds": 20},
         "prox-catch-up": {**_SHAKESPEARE, "strategies": "fedprox", **_CAUGHT_UP},
         "uniform-catch-up": {
             **_SHAKESPEARE,

@@ -11,7 +11,15 @@ from benchmarks.paper.neural_table import RESULTS, TITLES, VARIANTS
 from fedcore.report.plots import COLOURS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "shakespeare.png"
-DRAWN = {"avg": "-", "others": "-", "core": "-", "core-catch-up": "--", "prox-catch-up": "--"}
+SOLID, DASHED = "-", "--"
+DRAWN = {
+    "avg": SOLID,
+    "dropping": SOLID,
+    "prox": SOLID,
+    "core": SOLID,
+    "prox-catch-up": DASHED,
+    "core-catch-up": DASHED,
+}
 
 
 def curves() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
