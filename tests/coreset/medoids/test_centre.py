@@ -23,16 +23,18 @@ def laid_out(metric, k=7):
 def test_a_member_costs_what_its_cluster_is_away_from_it(family):
     layout, distances, near, away = laid_out(family(300))
     order = centre.ranked(layout, np.arange(len(layout)), near, away, Deadline())
+    width = layout.rows.left.shape[1] + layout.rows.right.shape[1]
+    most = min(centre.TRIED, centre.TRIED * centre.WIDE // width)  # fewer where vectors are long
     assert sorted(order.places) == list(range(len(layout)))
     for begin, end in zip(order.begins[:-1], order.begins[1:], strict=True):
         members = order.places[begin:end]
         assert len(set(near[members])) == 1
         costs = distances[np.ix_(members, members)].astype(np.float64) @ layout.weights[members]
         found = order.costs[begin:end]
-        tried = np.isfinite(found)  # all members, unless vectors are long
-        np.testing.assert_allclose(found[tried], costs[tried], rtol=1e-5)
-        assert (np.diff(found[tried]) >= 0).all()
-        assert tried[0]
+        tried = min(len(members), most)
+        np.testing.assert_allclose(found[:tried], costs[:tried], rtol=1e-5)
+        assert (np.diff(found[:tried]) >= 0).all()
+        assert np.isinf(found[tried:]).all()
 
 
 def test_of_a_large_cluster_the_members_nearest_to_the_medoid_are_tried(late):

@@ -88,7 +88,7 @@ def test_wide_vectors_whose_first_round_sees_some_points_only(monkeypatch):
     one, other = solve(points, 45), solve(points[::-1].copy(), 45, threads=2)
     assert sorted(MANY + 499 - other.indices) == one.indices.tolist()
     assert one.objective <= 1.01 * solve(points, 45, path="exact").objective
-    monkeypatch.setattr(few_module, "SOME", (61, 3, 0.6))
+    monkeypatch.setattr(few_module, "LONG", 61)
     assert one.objective <= 1.005 * solve(points, 45).objective
 
 

@@ -34,20 +34,19 @@ from fedcore.coreset.medoids.solution import Problem, Solution, candidate_number
 from fedcore.coreset.medoids.sparse import SURPLUS, Repairs, improve, polished, thin
 from fedcore.coreset.medoids.state import new_state, settle
 
-STARTS = (4, 32)  # so many tries of the first round, for up to so many medoids,
-FEWER = 0.6  # and beyond so much of the candidates, since a bad place matters less (measured)
-# n² d up to which so few medoids are held against all points at the end: about a second's worth.
-# Candidates alone may leave them a per cent above what swaps with all points find.
+VERY_FEW = 32  # medoids, up to which one bad place costs percents:
+STARTS = 4  # then the first round is tried so often, and the last word may be with all points,
+# up to so many n² d: about a second's worth. Candidates alone may leave a per cent to be found.
 POLISHED = 1_000_000_000
+FEWER = 0.6  # of the candidates are enough beyond
+# Beyond, too, the first round's answer is but where the second begins. Of vectors as long as this,
+# whose distances cost most, it sees every third point only, and so much of the candidates.
+LONG, STRIDE, FEWER_AT_FIRST = 32, 3, 0.6
 BEST = 8  # of a cluster's members that are candidates in the next round
 ROUNDS = 5  # at most
-# Of the objective: what a round must gain for another to follow, which then gains a tenth of that
-# or less (measured); with very few medoids, beyond, and after a first round with some points only.
-ENOUGH = (0.02, 0.03, 0.05)
-# Coordinates from which on the first round, whose answer is only where the second begins, sees
-# every third point, and so much of the candidates: below, distances cost little, and answers may be
-# a per cent worse.
-SOME = (32, 3, 0.6)
+# Of the objective: what a round must gain for another to follow. With very few medoids, beyond, and
+# after a first round with some points.
+ENOUGH, ENOUGH_BEYOND, ENOUGH_AFTER_SOME = 0.02, 0.03, 0.05
 
 
 class Served(NamedTuple):
@@ -66,9 +65,9 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     begin = time.monotonic()
     layout = layout_of(problem)
     start = layout.places(problem.start)
-    number, enough = candidate_number(problem.k, len(layout)), ENOUGH[0]
-    if problem.k > STARTS[1]:
-        number, enough = int(FEWER * number), ENOUGH[1]
+    number, enough = candidate_number(problem.k, len(layout)), ENOUGH
+    if problem.k > VERY_FEW:
+        number, enough = int(FEWER * number), ENOUGH_BEYOND
     candidates = spread_out(layout, number) | start
     length = _list_length(number, problem.k)
     plan = plan_of(layout, start, length, time.monotonic() - begin, deadline, candidates)
@@ -77,10 +76,10 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     served, swaps, before, finished = None, 0, np.inf, False
     some = _some_suffice(problem, deadline)
     if some:
-        enough = ENOUGH[2]
+        enough = ENOUGH_AFTER_SOME
     for turn in range(ROUNDS if plan.most != NONE else 0):
         if some and turn == 0:
-            tries = [_swapped_among_some(layout, int(SOME[2] * number), problem.k, plan)]
+            tries = [_swapped_among_some(layout, int(FEWER_AT_FIRST * number), problem.k, plan)]
         else:
             tries = _swapped(layout, candidates, starts, problem.k, length, plan)
         if not tries:
@@ -101,7 +100,7 @@ def solve_few(problem: Problem, deadline: Deadline) -> Solution:
     near, sure = assign_places(layout, served.chosen, everyone, served.near, deadline)
     solution = layout.solution(served.chosen, near, 0.0, swaps, "sparse", finished and sure)
     width = sum(factor.shape[1] for factor in problem.rows[:2])
-    few = problem.k <= STARTS[1] and len(layout) ** 2 * width <= POLISHED
+    few = problem.k <= VERY_FEW and len(layout) ** 2 * width <= POLISHED
     return polished(problem, solution, plan.work) if few and solution.finished else solution
 
 
@@ -112,9 +111,9 @@ def _list_length(number: int, k: int) -> int:
 
 def _some_suffice(problem: Problem, deadline: Deadline) -> bool:
     """Say whether the first round may look at some of the points only."""
-    wide = not len(problem.rows.norm_left) and problem.rows.left.shape[1] >= SOME[0]
+    wide = not len(problem.rows.norm_left) and problem.rows.left.shape[1] >= LONG
     free = not problem.warm and problem.labels is None and deadline.moment is None
-    return wide and free and problem.k > STARTS[1]
+    return wide and free and problem.k > VERY_FEW
 
 
 def _swapped_among_some(layout: Layout, number: int, k: int, plan: Plan) -> Served:
@@ -122,7 +121,7 @@ def _swapped_among_some(layout: Layout, number: int, k: int, plan: Plan) -> Serv
 
     There is neither a deadline nor a label.
     """
-    places = np.arange(0, len(layout), SOME[1])
+    places = np.arange(0, len(layout), STRIDE)
     weights = np.add.reduceat(layout.weights, places)
     order = layout.order[places]
     rows, segments = take_rows(layout.rows, places), ((0, len(places)),)
@@ -153,7 +152,7 @@ def _starts(
     others = others[np.argsort(layout.order[others])]
     surplus = int(SURPLUS * len(others))
     starts = []
-    for turn in range(STARTS[0] if start.sum() <= STARTS[1] else 1):
+    for turn in range(STARTS if start.sum() <= VERY_FEW else 1):
         chosen = start.copy()
         chosen[others[turn * surplus : (turn + 1) * surplus]] = True
         starts.append(chosen)

@@ -134,8 +134,8 @@ def accumulate(blocks: Floats, leaf: int, values: Floats, point: int, out: Float
     """Set ``out`` to Σ_t (values[point, t] − blocks[leaf, t])², 64 sums at once.
 
     The compiler keeps the 64 sums in registers, but writes them to memory after every pass of the
-    outer loop: two coordinates a pass are up to 1.4 times as fast as one, and four or eight no
-    faster than two. A test inside the loop halves the speed.
+    outer loop: two coordinates a pass are faster than one, and four or eight no faster than two. A
+    test inside the loop makes it much slower.
     """
     for j in range(LEAF):
         out[j] = 0.0
