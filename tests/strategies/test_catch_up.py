@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.strategies import fedcore, fedprox
 from fedcore.strategies._catch_up import caught_up
@@ -51,7 +52,10 @@ def test_forward_passes_are_no_training():
     assert plan.work(100) == 250
 
 
-def test_limits_below_one_are_refused():
+def test_who_sits_out_has_nothing_to_scale():
     assert caught_up(SIT_OUT, 100, 10, 2.0) is SIT_OUT
-    with pytest.raises(BadOption, match=r"catch_up must be at least 1 .*, got 0.5"):
-        caught_up(SIT_OUT, 100, 10, 0.5)
+
+
+def test_limits_below_one_are_refused():
+    with pytest.raises(BadOption, match=r"catch_up must be at least 1, got 0.5"):
+        Experiment(catch_up=0.5)

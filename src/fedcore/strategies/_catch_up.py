@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedcore.errors import BadOption
 from fedcore.types import LocalPlan
 
 
@@ -17,8 +16,6 @@ def caught_up(plan: LocalPlan, num_samples: int, epochs: int, limit: float) -> L
     overshoot, hence the ``limit``; 1 leaves every step as the paper has it
     (docs/adr/0011-larger-steps-for-stragglers.md).
     """
-    if limit < 1:
-        raise BadOption(f"catch_up must be at least 1 (1: steps stay as they are), got {limit:g}")
     trained = plan.trained(num_samples)
     if trained == 0:
         return plan
