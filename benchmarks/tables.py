@@ -227,13 +227,13 @@ Here:
 {neural.shakespeare_gaps()}
 
 Half of the paper's gap is 5.05 points. With the paper's own steps it is **not** closed: slow
-clients take few steps, and few steps of a small size do not go far. With larger ones (`--catch-up
-10`, [ADR 11](adr/0011-larger-steps-for-stragglers.md)) it is, on either fleet, and no round is
-late. Three things to know. FedProx gains as much by the same steps; in either form it begins more
-slowly and ends higher than FedCore, with a lower training loss: nine epochs on one small coreset
-wear it out, which `--coreset-epochs` is for ([ADR
-13](adr/0013-fewer-epochs-on-a-larger-coreset.md)), not yet measured here. Coresets drawn at random
-do as well as chosen ones. Exact gradients do not pay for their pass.
+clients take few steps, and few steps of a small size do not go far. With larger ones
+([ADR 11](adr/0011-larger-steps-for-stragglers.md), `--catch-up 10`) it is, on either fleet, and no
+round is late. Three things to know. FedProx gains as much by the same steps; in either form it
+begins more slowly and ends higher than FedCore, with a lower training loss: nine epochs on one
+small coreset wear it out, which `--coreset-epochs` is for, not yet measured here
+([ADR 13](adr/0013-fewer-epochs-on-a-larger-coreset.md)). Coresets drawn at random do as well as
+chosen ones. Exact gradients do not pay for their pass.
 
 ## Coresets: selectors, weightings, budgets
 

@@ -137,3 +137,18 @@ def test_shakespeare_is_drawn(tmp_path):
     assert {title for title, _, _ in tables.neural_plot.curves()} >= {"FedAvg", "FedCore"}
     for _, _, result in tables.neural_plot.curves():
         assert len(result["round_times"]) == len(result["test_accuracies"]) == result["rounds"]
+
+
+def test_the_readme_says_of_shakespeare_what_was_measured():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    final = "final_test_accuracy"
+    own, larger = (tables.neural.shakespeare_gap(j, final) for j in ("core", "core-catch-up"))
+    assert f"ends {own:.0f} points below it, and {larger:.0f} with steps" in readme
+    results = tables.read("shakespeare.json")["results"]
+    (average,), (core,) = results["avg"], results["core-catch-up"]
+    assert f"{average['mean_round_time']:.0f}" == "11"
+    assert "eleven deadlines in the mean" in readme
+    wanted = core["test_accuracies"][19]  # after 20 rounds, which are 20 deadlines
+    reached = next(i for i, a in enumerate(average["test_accuracies"]) if a >= wanted)
+    elapsed = sum(average["round_times"][: reached + 1])
+    assert f"FedAvg needs {elapsed:.0f} deadlines" in readme
