@@ -35,8 +35,11 @@ _SHAKESPEARE = {
     "evaluate_samples": 10000,
     "stragglers": 30,
 }
-_HALF = {**_SHAKESPEARE, "rounds": 15}
+_TEXT = {**_SHAKESPEARE, "strategies": "fedcore"}
+_HALF = {**_TEXT, "rounds": 15}
 _CAUGHT_UP = {"catch_up": 10}
+_FEW = {"coreset_epochs": 1}
+_AGAIN = {"seed": 1}
 _LINKED = {"capability": "size-linked", "capability_std": 0.25}  # as the authors' code has it
 JOBS: dict[str, dict[str, dict[str, Any]]] = {
     "mnist": {
@@ -56,36 +59,51 @@ JOBS: dict[str, dict[str, dict[str, Any]]] = {
             "below_one_pass": "random",
             "weighting": "proportional",
         },
-        "few-epochs": {**_MNIST, **_CORE, "coreset_epochs": 1},
-        "few-epochs-catch-up": {**_MNIST, **_CORE, "coreset_epochs": 1, "catch_up": 3},
+        "few-epochs": {**_MNIST, **_CORE, **_FEW},
+        "few-epochs-catch-up": {**_MNIST, **_CORE, **_FEW, "catch_up": 3},
+        "core-catch-up": {**_MNIST, **_CORE, "catch_up": 3},
+        "prox-catch-up": {**_MNIST, "strategies": "fedprox", "stragglers": 30, "catch_up": 3},
+        "few-epochs-uniform-catch-up": {
+            **_MNIST,
+            **_CORE,
+            **_FEW,
+            "selector": "uniform",
+            "catch_up": 3,
+        },
         "exact": {**_MNIST, **_CORE, "below_one_pass": "random", "gradients": "exact"},
         "ten": {**_MNIST, "stragglers": 10, "strategies": "fedavg-ds,fedprox,fedcore"},
         "avg": {**_MNIST, "stragglers": 30, "strategies": "fedavg"},
     },
     "shakespeare": {
         "avg": {**_SHAKESPEARE, "strategies": "fedavg"},
-        "core": {**_SHAKESPEARE, "strategies": "fedcore"},
-        "core-catch-up": {**_SHAKESPEARE, "strategies": "fedcore", **_CAUGHT_UP},
+        "core": _TEXT,
+        "core-catch-up": {**_TEXT, **_CAUGHT_UP},
         "prox": {**_SHAKESPEARE, "strategies": "fedprox"},
         "dropping": {**_SHAKESPEARE, "strategies": "fedavg-ds", "rounds": 20},
         "prox-catch-up": {**_SHAKESPEARE, "strategies": "fedprox", **_CAUGHT_UP},
-        "uniform-catch-up": {
-            **_SHAKESPEARE,
-            "strategies": "fedcore",
+        "uniform-catch-up": {**_TEXT, "selector": "uniform", **_CAUGHT_UP},
+        "few-epochs": {**_TEXT, **_FEW},
+        "few-epochs-catch-up": {**_TEXT, **_FEW, **_CAUGHT_UP},
+        "few-epochs-uniform-catch-up": {**_TEXT, **_FEW, "selector": "uniform", **_CAUGHT_UP},
+        "linked": {**_TEXT, **_LINKED},
+        "linked-catch-up": {**_TEXT, **_LINKED, **_CAUGHT_UP},
+        "linked-few-epochs-catch-up": {**_TEXT, **_FEW, **_LINKED, **_CAUGHT_UP},
+        "again-few-epochs-catch-up": {**_TEXT, **_FEW, **_CAUGHT_UP, **_AGAIN},
+        "again-few-epochs-uniform-catch-up": {
+            **_TEXT,
+            **_FEW,
             "selector": "uniform",
             **_CAUGHT_UP,
+            **_AGAIN,
         },
-        "few-epochs": {**_SHAKESPEARE, "strategies": "fedcore", "coreset_epochs": 1},
-        "few-epochs-catch-up": {
+        "again-prox-catch-up": {
             **_SHAKESPEARE,
-            "strategies": "fedcore",
-            "coreset_epochs": 1,
+            "strategies": "fedprox",
             **_CAUGHT_UP,
+            **_AGAIN,
         },
-        "linked": {**_SHAKESPEARE, "strategies": "fedcore", **_LINKED},
-        "linked-catch-up": {**_SHAKESPEARE, "strategies": "fedcore", **_LINKED, **_CAUGHT_UP},
-        "uniform": {**_HALF, "strategies": "fedcore", "selector": "uniform"},
-        "exact-pass": {**_HALF, "strategies": "fedcore", "gradients": "exact"},
+        "uniform": {**_HALF, "selector": "uniform"},
+        "exact-pass": {**_HALF, "gradients": "exact"},
     },
 }
 

@@ -7,11 +7,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.neural_table import RESULTS, TITLES, VARIANTS
+from benchmarks.paper.neural_table import RESULTS, title_of
 from fedcore.report.plots import COLOURS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "shakespeare.png"
-SOLID, DASHED = "-", "--"
+SOLID, DASHED, DOTTED = "-", "--", ":"
 DRAWN = {
     "avg": SOLID,
     "dropping": SOLID,
@@ -19,6 +19,7 @@ DRAWN = {
     "core": SOLID,
     "prox-catch-up": DASHED,
     "core-catch-up": DASHED,
+    "few-epochs-catch-up": DOTTED,
 }
 
 
@@ -28,7 +29,7 @@ def curves() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     drawn = []
     for job, style in DRAWN.items():
         for result in content["results"].get(job, []):
-            title = VARIANTS.get(job, TITLES[result["strategy"]])
+            title = title_of(content["jobs"][job], result["strategy"])
             line = {"linestyle": style, "color": COLOURS[result["strategy"]]}
             drawn.append((title, line, result))
     return drawn
@@ -41,7 +42,7 @@ def draw(path: Path = PICTURE) -> Path:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (by_round, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), sharey=True)
+    figure, (by_round, by_time) = pyplot.subplots(1, 2, figsize=(11, 5), sharey=True)
     for title, line, result in curves():
         accuracies = [100 * value for value in result["test_accuracies"]]
         by_round.plot(range(1, len(accuracies) + 1), accuracies, label=title, **line)
@@ -50,11 +51,11 @@ def draw(path: Path = PICTURE) -> Path:
     by_round.set_xlabel("Round")
     by_time.set_xlabel("Time in deadlines (log)")
     by_round.set_ylabel("Test accuracy, %")
-    by_round.legend(frameon=False, fontsize=8)
     for axes in (by_round, by_time):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    figure.tight_layout()
+    figure.legend(loc="lower center", ncols=2, frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0.18, 1, 1))
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
     return path

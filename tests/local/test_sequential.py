@@ -125,10 +125,11 @@ def test_a_step_scale_is_a_larger_learning_rate(build_client):
         executor = SequentialExecutor(task, {7: client}, settings)
         return executor.run(start, [Assignment(7, plan, 1, 0)])[0]
 
-    scaled, faster = trained(0.05, 3.0), trained(0.15, 1.0)
-    assert scaled.gradient_error == pytest.approx(faster.gradient_error, rel=1e-4)
+    # Powers of two, so that both round alike: among ties the last bit may choose the medoid.
+    scaled, faster = trained(0.0625, 2.0), trained(0.125, 1.0)
+    assert scaled.gradient_error == faster.gradient_error
     for name in start:
-        assert torch.allclose(scaled.params[name], faster.params[name], atol=1e-5)
+        assert torch.equal(scaled.params[name], faster.params[name])
 
 
 def test_an_answer_carries_no_data(build_client):
