@@ -1,4 +1,4 @@
-"""The one place that knows numba: a typed decorator, and whether numba is there at all.
+"""The one place that knows numba: typed decorators, and whether numba is there at all.
 
 Modules with compiled kernels apply ``compiled`` when they are imported, so they are imported
 only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
@@ -6,12 +6,18 @@ only where a compiled path is taken; ``import fedcore`` costs nothing and needs 
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
+
+log = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+NO_ORDER_CHANGED = ("contract", "nnan", "ninf", "nsz")
 
 
 def have_numba() -> bool:
@@ -27,7 +33,7 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     or that concern values we never have ("nnan", "ninf", "nsz"): a result does not depend on how
     a loop happened to be vectorised.
     """
-    return _decorated(function, forceinline=False)
+    return _decorated(function, *NO_ORDER_CHANGED)
 
 
 def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -36,22 +42,7 @@ def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
     A call hands over every array as a dozen words and counts references; for a loop over 64
     numbers that is most of the time.
     """
-    return _decorated(function, forceinline=True)
-
-
-def _decorated(
-    function: Callable[Arguments, Result], *, forceinline: bool
-) -> Callable[Arguments, Result]:
-    import numba
-
-    decorate = numba.njit(
-        cache=True,
-        nogil=True,
-        error_model="numpy",
-        fastmath={"contract", "nnan", "ninf", "nsz"},
-        forceinline=forceinline,
-    )
-    return cast("Callable[Arguments, Result]", decorate(function))
+    return _decorated(function, *NO_ORDER_CHANGED, forceinline=True)
 
 
 def compiled_training(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -60,12 +51,7 @@ def compiled_training(function: Callable[Arguments, Result]) -> Callable[Argumen
     A diverging model does meet NaN, and must show it. Reordering lets dot products use vector
     registers; it is fixed at compile time, so equal inputs still give equal bits.
     """
-    import numba
-
-    decorate = numba.njit(
-        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}
-    )
-    return cast("Callable[Arguments, Result]", decorate(function))
+    return _decorated(function, "contract", "reassoc", "nsz")
 
 
 def compiled_in_order(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -74,7 +60,51 @@ def compiled_in_order(function: Callable[Arguments, Result]) -> Callable[Argumen
     Only fused multiply-add is granted: for sums whose order is written out, tricks that rely on
     rounding, and models that diverge and must show NaN.
     """
+    return _decorated(function, "contract")
+
+
+def _decorated(
+    function: Callable[Arguments, Result], *liberties: str, forceinline: bool = False
+) -> Callable[Arguments, Result]:
     import numba
 
-    decorate = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-    return cast("Callable[Arguments, Result]", decorate(function))
+    _announce_compiling()
+    decorate = functools.partial(
+        numba.njit,
+        nogil=True,
+        error_model="numpy",
+        fastmath=set(liberties),
+        forceinline=forceinline,
+    )
+    try:
+        return cast("Callable[Arguments, Result]", decorate(cache=True)(function))
+    except RuntimeError:  # neither here nor at home may anything be written, as in some containers
+        _warn_that_nothing_is_kept()
+        return cast("Callable[Arguments, Result]", decorate()(function))
+
+
+@functools.cache
+def _warn_that_nothing_is_kept() -> None:
+    log.warning(
+        "compiled code cannot be kept for the next time: there is no folder that may be written; "
+        "set NUMBA_CACHE_DIR to one"
+    )
+
+
+@functools.cache
+def _announce_compiling() -> None:
+    """Log one line when the first kernel is compiled that is not on disk: it takes a while."""
+    from numba.core import event
+
+    class Announcer(event.Listener):
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.said:
+                self.said = True
+                log.warning("compiling for this machine, once; it may take half a minute")
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Announcer())  # type: ignore[no-untyped-call]
