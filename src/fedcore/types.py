@@ -237,14 +237,15 @@ class Executor(Protocol):
     @property
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
-        ...
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Prepare for what a later round will ask; it changes the time, never an answer."""
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers come in the same order."""
-        ...
+
+    def close(self) -> None:
+        """Drop what has not begun, and wait for nothing; no more is asked after this."""
 
 
 @dataclass(frozen=True, slots=True)

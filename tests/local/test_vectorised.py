@@ -1,5 +1,8 @@
 """Equality with the plain loop is the executor contract's business."""
 
+import threading
+
+import pytest
 import torch
 from torch import nn
 
@@ -65,3 +68,33 @@ def test_affine():
     z, weight, bias = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)
     expected = torch.stack([z[k] @ weight[k].T + bias[k] for k in range(2)])
     assert torch.allclose(affine(z, weight, bias), expected, atol=1e-6)
+
+
+def test_an_error_drops_the_blocks_behind_it_and_closing_ends_the_threads(
+    build_client, monkeypatch
+):
+    gate, trained = threading.Event(), []
+    train = VectorisedExecutor._train
+
+    def held(self, params, assignments):
+        if assignments[0].client_id == 0:
+            raise KeyboardInterrupt
+        gate.wait(5)
+        trained.append(assignments[0].client_id)
+        return train(self, params, assignments)
+
+    monkeypatch.setattr(VectorisedExecutor, "_train", held)
+    clients = {k: build_client(60 - 4 * k, seed=k) for k in range(12)}
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    assignments = [Assignment(k, LocalPlan((Phase(2),), Path.FULL), 1, 0) for k in clients]
+    executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4), block=1, threads=2)
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(task.initial_params(), assignments)
+    assert not trained
+    executor.close()
+    gate.set()
+    for worker in set(threading.enumerate()) - before:
+        worker.join(20)
+        assert not worker.is_alive()
+    assert len(trained) <= 2

@@ -5,6 +5,7 @@ from torch import nn
 
 import fedcore
 from fedcore.errors import BadData, BadOption
+from fedcore.local.linear import LinearExecutor
 
 
 def clients(count=5):
@@ -113,3 +114,16 @@ def test_clients_loaded_on_demand_are_checked_then():
     bad = fedcore.ClientData(torch.full((3, 4), torch.nan), torch.zeros(3, dtype=torch.long))
     with pytest.raises(BadData, match="client 0 has NaN"):
         fedcore.simulate(fedcore.LazyClients([3], lambda client: bad), network(), **QUICK)
+
+
+def test_what_on_round_raises_ends_the_work_that_was_begun_ahead(monkeypatch):
+    closed = []
+    close = LinearExecutor.close
+    monkeypatch.setattr(LinearExecutor, "close", lambda self: (closed.append(1), close(self)))
+
+    def stop(record):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedcore.simulate(clients(), nn.Linear(4, 2), on_round=stop, **QUICK)
+    assert closed == [1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,12 @@ def _run(
     if done == experiment.rounds:
         return
     start = (done, federation.initial if params is None else params)
-    for record, model in simulate_rounds(
-        federation, experiment, run, strategy=strategy, start=start
-    ):
-        row = to_row(run, record)
-        if folder is not None:
-            folder.add(row, run, model)
-        tell(run, record.number)
-        yield row
+    with closing(
+        simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
+    ) as rounds:
+        for record, model in rounds:
+            row = to_row(run, record)
+            if folder is not None:
+                folder.add(row, run, model)
+            tell(run, record.number)
+            yield row

@@ -74,10 +74,17 @@ class LinearExecutor:
         if self._threads == 1:
             return [self._train(params, assignment) for assignment in assignments]
         self.expect(assignments)
-        with ThreadPoolExecutor(self._threads) as pool:
+        pool = ThreadPoolExecutor(self._threads)
+        try:
             queue = sorted(assignments, key=self._rank)
             running = {a.client_id: pool.submit(self._train, params, a) for a in queue}
             return [running[assignment.client_id].result() for assignment in assignments]
+        finally:  # an error or an interrupt is not to wait for the clients behind it
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Drop the coresets that nobody has begun to choose."""
+        self._selections.close()
 
     def _rank(self, assignment: Assignment) -> tuple[bool, int, int]:
         """Who has a coreset comes first, then who gets one first, which is the largest.

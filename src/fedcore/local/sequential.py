@@ -61,6 +61,10 @@ class SequentialExecutor:
         """Train every assignment from ``params``."""
         return [self._train(params, assignment) for assignment in assignments]
 
+    def close(self) -> None:
+        """Drop the coresets that nobody has begun to choose, where threads choose them."""
+        self._selections.close()
+
     def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
         """Algorithm 1, lines 6 to 12, for one client."""
         data = self._clients[assignment.client_id]

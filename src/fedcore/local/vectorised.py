@@ -87,6 +87,12 @@ class VectorisedExecutor:
         """Begin to choose the coresets that these will need, where inputs alone decide."""
         self._selections.expect(assignments)
 
+    def close(self) -> None:
+        """Drop the blocks that no thread has begun, and the coresets likewise."""
+        self._selections.close()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+
     @property
     def padding_share(self) -> float:
         """Share of all rows computed so far that held no sample."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -72,11 +73,12 @@ def simulate(
     run = RunKey("own data", name, experiment.stragglers[0], experiment.seed[0])
     records: list[RoundRecord] = []
     params = federation.initial
-    for record, model_now in simulate_rounds(federation, experiment, run, strategy=method):
-        params = model_now
-        records.append(record)
-        if on_round is not None:
-            on_round(record)
+    with closing(simulate_rounds(federation, experiment, run, strategy=method)) as rounds:
+        for record, model_now in rounds:
+            params = model_now
+            records.append(record)
+            if on_round is not None:
+                on_round(record)
     return History(tuple(records), params)
 
 
