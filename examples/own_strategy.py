@@ -3,7 +3,8 @@
     fedcore compare --strategies fedprox,fedcore,examples/own_strategy.py --out runs/own
 
 A slow client here trains on a random coreset from the first epoch on, so it never makes a full
-pass. ``build`` takes whatever options of ``fedcore compare`` it names.
+pass. ``build`` takes whatever options of ``fedcore compare`` it names. ``plan`` may be called more
+than once for a client and a round, and rounds ahead: it decides by its arguments alone.
 """
 
 from fedcore import ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Strategy

@@ -214,7 +214,8 @@ class LocalUpdate:
 class Strategy:
     """A way to deal with slow clients: a decision per client, and how answers are merged."""
 
-    plan: Callable[[ClientProfile, float, int], LocalPlan]  # (client, τ, E)
+    # (client, τ, E); asked more than once, and rounds ahead: it decides by its arguments alone.
+    plan: Callable[[ClientProfile, float, int], LocalPlan]
     aggregate: Callable[[Params, Sequence[LocalUpdate]], Params]
     meets_deadline: bool  # FedAvg alone says False
 

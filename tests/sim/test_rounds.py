@@ -262,3 +262,27 @@ def test_closed_early_it_drops_what_was_begun_for_later_rounds(
     for worker in choosing:
         worker.join(20)
     assert len(made) <= 2  # of 24: what the two threads had begun
+
+
+@pytest.mark.parametrize("executor", ["compiled", "vectorised", "sequential"])
+def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
+    federation, monkeypatch, executor
+):
+    """Round n draws client n alone, and the strategy has no plan for that of round 3."""
+    sizes = {client: len(data) for client, data in federation.dataset.clients.items()}
+    monkeypatch.setattr(module, "draw_cohort", lambda *arguments: {arguments[3]: 1})
+
+    def plan(client, deadline, epochs):
+        if client.num_samples == sizes[3]:
+            raise ZeroDivisionError("no plan")
+        return LocalPlan((Phase(1),), Path.PARTIAL)
+
+    rounds = simulate_rounds(
+        federation,
+        dataclasses.replace(SMALL, executor=executor),
+        RunKey("test", "own", 30.0, 0),
+        strategy=Strategy(plan, mean, meets_deadline=False),
+    )
+    assert [next(rounds)[0].number for _ in range(2)] == [1, 2]
+    with pytest.raises(ZeroDivisionError, match="no plan"):
+        next(rounds)

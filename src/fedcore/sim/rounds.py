@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 
 import torch
 
@@ -103,7 +103,10 @@ def simulate_rounds(
                     {client: (fleet.profiles[client], drawn[client]) for client in drawn}
                 )
                 if ahead:
-                    executor.expect(assignments_of(following, cohorts[-1], strategy, settings))
+                    # A later round that cannot be planned is told of when it comes, after those
+                    # before it; the present one is planned again, and fails there if it does here.
+                    with suppress(Exception):
+                        executor.expect(assignments_of(following, cohorts[-1], strategy, settings))
             cohort = cohorts.popleft()
             if isinstance(clients, LazyClients):
                 clients.hold(cohort)
