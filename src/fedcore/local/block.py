@@ -54,7 +54,7 @@ class Block:
         self, params: Params, work: Sequence[tuple[Assignment, ClientData]]
     ) -> dict[ClientId, LocalUpdate]:
         """Train every assignment from ``params``."""
-        placed = self._pool.fill([data for _, data in work])
+        placed = self._pool.fill([data for _, data in work], [a.client_id for a, _ in work])
         walks = [
             Walk(assignment, data, first)
             for (assignment, _), (first, data) in zip(work, placed, strict=True)
