@@ -127,3 +127,39 @@ def test_what_on_round_raises_ends_the_work_that_was_begun_ahead(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fedcore.simulate(clients(), nn.Linear(4, 2), on_round=stop, **QUICK)
     assert closed == [1]
+
+
+@pytest.mark.parametrize("executor", ["auto", "sequential", "vectorised"])
+@pytest.mark.parametrize("floating", [torch.float32, torch.float64])
+def test_models_of_either_precision_take_the_same_arrays(floating, executor):
+    options = {**QUICK, "test": clients()[0], "executor": executor}
+    history = fedcore.simulate(clients(), network().to(floating), **options)
+    assert all(value.dtype == floating for value in history.params.values())
+    assert history.final_train_loss < np.log(2)
+
+
+@pytest.mark.parametrize("executor", ["auto", "sequential", "vectorised"])
+@pytest.mark.parametrize("model", [lambda: nn.Linear(4, 2), network])
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda x, y: (torch.from_numpy(x), torch.from_numpy(y).int()),
+        lambda x, y: (x, y.astype(np.int32)),
+    ],
+)
+def test_clients_loaded_on_demand_may_be_arrays_of_any_type(load, model, executor):
+    own = clients()
+    lazy = fedcore.LazyClients(
+        [len(y) for _, y in own], lambda client: fedcore.ClientData(*load(*own[client]))
+    )
+    options = {**QUICK, "executor": executor}
+    torch.manual_seed(0)
+    first = model()
+    kept, loaded = (fedcore.simulate(c, first, **options) for c in (own, lazy))
+    assert all(torch.equal(kept.params[name], loaded.params[name]) for name in kept.params)
+
+
+def test_labels_with_a_fraction_are_refused_when_they_are_loaded():
+    data = fedcore.ClientData(np.zeros((3, 4)), np.array([0.0, 1.0, 0.5]))
+    with pytest.raises(BadData, match="labels of client 0 must be one whole number"):
+        fedcore.simulate(fedcore.LazyClients([3], lambda client: data), network(), **QUICK)

@@ -99,6 +99,11 @@ class LazyClients(Mapping[ClientId, ClientData]):
         if held is not None:
             return held
         data = self._load(client)
+        if not isinstance(data, ClientData):
+            raise BadData(
+                f"client {client} must be loaded as ClientData(inputs, labels), "
+                f"got {type(data).__name__}"
+            )
         if len(data) != promised:
             raise BadData(
                 f"client {client} has {len(data)} samples, but its size was given as {promised}"

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from fedcore.config import resolve
 from fedcore.data._clients import LazyClients
-from fedcore.errors import BadData, BadOption
+from fedcore.data._samples import as_samples
+from fedcore.errors import BadOption
 from fedcore.sim.federation import check_dataset, federate
 from fedcore.sim.history import History
 from fedcore.sim.rounds import build_strategy, simulate_rounds
@@ -41,7 +42,8 @@ def simulate(
 
     Args:
         clients: one (inputs, labels) pair per client, NumPy arrays or tensors; or ``LazyClients``
-            for a fleet that memory cannot hold (then set ``evaluate_samples``).
+            for a fleet that memory cannot hold (then set ``evaluate_samples``). Inputs with a
+            fraction get the type of the model's parameters.
         model: maps a batch of inputs to class scores; training starts from its parameters,
             which stay as they are.
         test: held-out (inputs, labels), for the test accuracy of every round.
@@ -57,12 +59,13 @@ def simulate(
     """
     given = {**options, "stragglers": stragglers, "seed": seed}
     experiment = resolve(given, lambda benchmark, preset: {})
+    floating = _floating_type(model)
     members: Mapping[ClientId, ClientData]
     if isinstance(clients, LazyClients):
-        members = clients
+        members = clients.map(lambda n, data: as_samples(f"client {n}", data, floating))
     else:
-        members = {n: _client_data(f"client {n}", pair) for n, pair in enumerate(clients)}
-    held_out = _client_data("the test set", test) if test is not None else None
+        members = {n: as_samples(f"client {n}", pair, floating) for n, pair in enumerate(clients)}
+    held_out = as_samples("the test set", test, floating) if test is not None else None
     classes = _count_classes(members.values(), model)
     dataset = check_dataset(FederatedDataset(members, held_out, classes))
     federation = federate(dataset, model, head)
@@ -82,16 +85,10 @@ def simulate(
     return History(tuple(records), params)
 
 
-def _client_data(owner: str, pair: tuple[Any, Any]) -> ClientData:
-    try:
-        x, y = (torch.as_tensor(part) for part in pair)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise BadData(f"{owner} must be a pair (inputs, labels) of arrays: {error}") from None
-    return ClientData(x.float() if x.dtype == torch.float64 else x, _labels(y))
-
-
-def _labels(y: Tensor) -> Tensor:
-    return y if y.is_floating_point() else y.long()
+def _floating_type(model: nn.Module) -> torch.dtype:
+    """The type that inputs with a fraction must have for a model to take them."""
+    found = (p.dtype for p in model.parameters() if p.is_floating_point())
+    return next(found, torch.get_default_dtype())
 
 
 @torch.no_grad()
