@@ -6,6 +6,8 @@ from torch import nn
 import fedcore
 from fedcore.errors import BadData, BadOption
 from fedcore.local.linear import LinearExecutor
+from fedcore.sim.simulate import _count_classes
+from fedcore.task import Task
 
 
 def clients(count=5):
@@ -163,3 +165,27 @@ def test_labels_with_a_fraction_are_refused_when_they_are_loaded():
     data = fedcore.ClientData(np.zeros((3, 4)), np.array([0.0, 1.0, 0.5]))
     with pytest.raises(BadData, match="labels of client 0 must be one whole number"):
         fedcore.simulate(fedcore.LazyClients([3], lambda client: data), network(), **QUICK)
+
+
+def test_a_model_with_running_statistics_is_refused_in_one_sentence_and_untouched():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    with pytest.raises(BadOption, match="use a layer without running statistics"):
+        fedcore.simulate(clients(), model, **QUICK)
+    assert model[1].num_batches_tracked == 0
+
+
+def test_trying_a_model_changes_nothing_of_it():
+    modes = []
+
+    class Counting(nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            modes.append(self.training)
+            return super().forward(x)
+
+    model = Counting(4, 2)
+    data = fedcore.ClientData(torch.zeros(3, 4), torch.zeros(3, dtype=torch.long))
+    assert _count_classes([data], Task(model)) == 2
+    assert (model.calls, model.training, modes) == (0, True, [False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -16,6 +17,7 @@ from fedcore.errors import BadOption
 from fedcore.sim.federation import check_dataset, federate
 from fedcore.sim.history import History
 from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.task import Task
 from fedcore.types import (
     ClientData,
     ClientId,
@@ -59,6 +61,7 @@ def simulate(
     """
     given = {**options, "stragglers": stragglers, "seed": seed}
     experiment = resolve(given, lambda benchmark, preset: {})
+    task = Task(model, head)  # its refusals come before anything is tried
     floating = _floating_type(model)
     members: Mapping[ClientId, ClientData]
     if isinstance(clients, LazyClients):
@@ -66,7 +69,7 @@ def simulate(
     else:
         members = {n: as_samples(f"client {n}", pair, floating) for n, pair in enumerate(clients)}
     held_out = as_samples("the test set", test, floating) if test is not None else None
-    classes = _count_classes(members.values(), model)
+    classes = _count_classes(members.values(), task)
     dataset = check_dataset(FederatedDataset(members, held_out, classes))
     federation = federate(dataset, model, head)
     if isinstance(strategy, Strategy):
@@ -92,11 +95,16 @@ def _floating_type(model: nn.Module) -> torch.dtype:
 
 
 @torch.no_grad()
-def _count_classes(data: Iterable[ClientData], model: nn.Module) -> int:
-    """How many scores the model gives, found by trying it on one sample."""
+def _count_classes(data: Iterable[ClientData], task: Task) -> int:
+    """How many scores the model gives, found by trying a copy of it on one sample.
+
+    A copy, because a model may change when it is called, and not as in training, because some
+    layers then need more than one sample.
+    """
+    trial = copy.deepcopy(task.model).eval()
     for client in data:
         if len(client) > 0:
-            scores = model(client.take(slice(0, 1))[0])
+            scores = trial(client.take(slice(0, 1))[0])
             if not isinstance(scores, Tensor) or scores.dim() != 2:
                 raise BadOption("model must map a batch of inputs to scores [batch, classes]")
             return scores.shape[1]
