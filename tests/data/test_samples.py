@@ -39,6 +39,17 @@ def test_what_is_right_already_is_not_copied():
     assert made.y is y
 
 
+@pytest.mark.parametrize("wrap", [lambda *parts: parts[:2], ClientData])
+def test_arrays_that_may_only_be_read_are_copied_without_a_warning(wrap):
+    """Warnings are errors in these tests."""
+    parts = np.ones((3, 2), np.float32), np.zeros(3, int), np.arange(3)
+    for part in parts:
+        part.flags.writeable = False
+    made = as_samples("client 0", wrap(*parts), torch.float32)
+    made.x[:] = 7
+    assert (parts[0] == 1).all()
+
+
 @pytest.mark.parametrize("bad", [("text", "more"), ([1.0],), ([1], [2], [3]), (3.0, 1), 7])
 def test_what_is_no_pair_of_arrays_is_refused(bad):
     with pytest.raises(BadData, match=r"client 4 must be a pair \(inputs, labels\) of arrays"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,8 @@ def as_samples(
 
 
 def _tensor(values: Any) -> Tensor:
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        values = values.copy()  # torch has no tensors that are only read, and warns of sharing
     return torch.as_tensor(values)
 
 
