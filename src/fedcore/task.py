@@ -31,9 +31,10 @@ class Task:
     linear layer; left out, it is the last ``nn.Linear`` in the order of registration.
     """
 
-    def __init__(self, model: nn.Module, head: str | None = None) -> None:
-        """Check that the model can be averaged, and find its last linear layer."""
-        if buffers := [name for name, _ in model.named_buffers()]:
+    def __init__(self, model: nn.Module, head: str | None = None, *, averaged: bool = True) -> None:
+        """Check that the model can be averaged, if it is to be, and find its last linear layer."""
+        buffers = [name for name, _ in model.named_buffers()]
+        if averaged and buffers:
             raise BadOption(
                 f"model has buffers ({buffers[0]}), which federated averaging does not average; "
                 "use a layer without running statistics, such as GroupNorm"
