@@ -84,3 +84,16 @@ def test_a_diverging_model_shows_it(build_client, sigmoid):
     plan = LocalPlan((Phase(1),), Path.FULL)
     update = executor.run(start, [Assignment(0, plan, 1, 0)])[0]
     assert torch.isnan(update.params["linear.weight"]).all()
+
+
+def test_it_fits_nothing_that_only_looks_like_one_linear_layer():
+    class Own(nn.Linear):
+        pass
+
+    hooked = nn.Linear(3, 2)
+    hooked.register_forward_hook(lambda module, entered, output: 2 * output)
+    frozen = nn.Linear(3, 2)
+    frozen.bias.requires_grad_(False)
+    computed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    for model in (Own(3, 2), hooked, frozen, computed, nn.Linear(3, 2).double()):
+        assert not linear.fits(Task(model))
