@@ -88,6 +88,19 @@ def test_a_diverging_model_shows_it(build_client, sigmoid):
     assert torch.isnan(update.params["linear.weight"]).all()
 
 
+def test_it_fits_nothing_that_only_looks_like_one_linear_layer():
+    class Own(nn.Linear):
+        pass
+
+    hooked = nn.Linear(3, 2)
+    hooked.register_forward_hook(lambda module, entered, output: 2 * output)
+    frozen = nn.Linear(3, 2)
+    frozen.bias.requires_grad_(False)
+    computed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    for model in (Own(3, 2), hooked, frozen, computed, nn.Linear(3, 2).double()):
+        assert not linear.fits(Task(model))
+
+
 def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypatch):
     """Who has not begun never does; the others are left to themselves."""
     gate, trained = threading.Event(), []

@@ -7,7 +7,6 @@ cut into blocks, so that those of a block finish at about the same time.
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import threading
@@ -148,7 +147,7 @@ class VectorisedExecutor:
     def _tools(self) -> tuple[Setting, Pool, Steps]:
         """What a thread needs for itself: a module that is called with parameters swaps its own."""
         if not hasattr(self._own, "tools"):
-            task = copy.deepcopy(self._task)
+            task = self._task.on(self._device)
             pool = Pool(self._device)
             kind = CapturedSteps if self._device.type == "cuda" else EagerSteps
             steps = kind(form_of(task), pool, self._settings.learning_rate)

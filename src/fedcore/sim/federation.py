@@ -11,7 +11,7 @@ from fedcore import plugins
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.data._clients import LazyClients
 from fedcore.data._samples import check_alike
-from fedcore.errors import BadData
+from fedcore.errors import BadData, BadOption
 from fedcore.task import Task
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 
@@ -40,13 +40,16 @@ def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int)
 def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
     task = Task(model, head)
-    return Federation(dataset, task, natural_proxy(model), task.initial_params())
+    initial = task.initial_params()
+    if not initial:
+        raise BadOption("model has no parameter to train; give it one that is not frozen")
+    return Federation(dataset, task, natural_proxy(model), initial)
 
 
 def natural_proxy(model: nn.Module) -> str:
     """Section 4.3: inputs for models that are one linear layer, dL/dz for all others."""
     trained = [module for module in model.modules() if any(True for _ in module.parameters(False))]
-    convex = len(trained) == 1 and isinstance(trained[0], nn.Linear)
+    convex = len(trained) == 1 and type(trained[0]) is nn.Linear
     return STATIC if convex else LAST_LAYER_INPUT
 
 

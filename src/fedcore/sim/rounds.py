@@ -142,7 +142,7 @@ def simulate_rounds(
 def _evaluator(task: Task, device: torch.device, threads: int) -> Evaluator:
     """Forward passes on every core that may be used; a GPU has enough to do with one."""
     count = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
-    return Evaluator([scores_of(copy.deepcopy(task), device) for _ in range(count)])
+    return Evaluator([scores_of(task, device) for _ in range(count)])
 
 
 def _wait_for(device: torch.device) -> None:

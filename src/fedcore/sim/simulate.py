@@ -85,7 +85,7 @@ def simulate(
             records.append(record)
             if on_round is not None:
                 on_round(record)
-    return History(tuple(records), params)
+    return History(tuple(records), {**federation.task.frozen_params(), **params})
 
 
 def _floating_type(model: nn.Module) -> torch.dtype:
