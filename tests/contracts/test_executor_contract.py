@@ -1,8 +1,7 @@
 """Every executor gives what the plain loop gives, for every strategy, over several rounds.
 
-Where a coreset goes by gradients, it is chosen by farthest points: gradients differ in their last
-bit from executor to executor, and a local search such as k-medoids may then end in another
-optimum of about the same worth. Where it goes by inputs, all executors see the same bits.
+Coresets are those of the default selector, also where they go by gradients, which differ in their
+last bits from executor to executor: k-medoids looks at points in an order that these do not change.
 
 The CNN is trained in float64: among the millions of units of three rounds one comes within
 float32 rounding of ReLU's kink, or two of a tie in a max-pool, and a gradient jumps there.
@@ -36,9 +35,7 @@ SMALL = Experiment(
 
 
 def final(federation, strategy, executor, **options):
-    proxy = options.get("proxy", federation.proxy)
-    selector = "kmedoids" if proxy == "input" else "kcenter"
-    experiment = dataclasses.replace(SMALL, executor=executor, selector=selector, **options)
+    experiment = dataclasses.replace(SMALL, executor=executor, **options)
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("test", strategy, 40.0, 0)
     *_, (record, params) = simulate_rounds(federation, experiment, run, strategy=method)

@@ -1,6 +1,7 @@
 import numpy as np
 import torch
 
+from fedcore.coreset.medoids import canonical
 from fedcore.coreset.medoids.canonical import distinct
 from fedcore.coreset.metric import Euclidean
 
@@ -36,3 +37,47 @@ def test_round_numbers_do_not_collide():
     grid = np.stack(np.meshgrid(np.arange(64), np.arange(64)), axis=-1).reshape(-1, 2)
     points = distinct(Euclidean(grid), seed=0)
     assert len(points.first) == 64 * 64
+
+
+def test_rounding_errors_leave_the_order_as_it_is():
+    generator = np.random.default_rng(0)
+    for offset in (0.0, 100.0):  # also where the numbers lie far from zero
+        values = (generator.normal(size=(300, 10)) + offset).astype(np.float32)
+        nearly = np.nextafter(values, np.float32(1e9))
+        one, other = distinct(Euclidean(values), seed=0), distinct(Euclidean(nearly), seed=0)
+        assert one.first.tolist() == other.first.tolist()
+
+
+def test_so_do_errors_of_what_should_be_zero():
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(300, 10))
+    values[:, ::2] = 0.0
+    order = []
+    for _ in range(2):
+        noise = 1e-9 * generator.normal(size=values.shape)
+        order.append(distinct(Euclidean(values + noise), seed=0).first.tolist())
+    assert order[0] == order[1]
+
+
+def test_points_that_round_to_the_same_are_ordered_by_what_they_are():
+    values = np.random.default_rng(0).permutation(500)[:, None] * 1e-9
+    values[0] = 1.0
+    one, other = distinct(Euclidean(values), seed=0), distinct(Euclidean(values[::-1]), seed=0)
+    assert len(one.first) == 500
+    np.testing.assert_array_equal(values[one.first.numpy()], values[::-1][other.first.numpy()])
+
+
+def test_a_collision_of_keys_keeps_points_apart(monkeypatch):
+    monkeypatch.setattr(canonical, "LOW_24", 0)  # rounded numbers alone: everything collides
+    values = np.repeat(np.arange(50), 2)[:, None] * 1e-9
+    values[-2:] = 1.0
+    points = distinct(Euclidean(values), seed=0)
+    assert points.counts.tolist() == [2] * 50
+
+
+def test_numbers_of_any_size_have_an_order():
+    for scale in (1e-44, 1e-38, 1e38):
+        values = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+        values *= np.float32(scale)
+        known = len(np.unique(values + np.float32(0), axis=0))
+        assert len(distinct(Euclidean(values), seed=0).first) == known
