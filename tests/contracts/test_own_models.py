@@ -126,14 +126,14 @@ def test_a_model_is_what_it_computes_not_what_it_is_called(model):
 )
 @pytest.mark.parametrize("strategy", ["fedavg", "fedcore"])
 def test_spare_tied_and_computed_weights(model, head, strategy):
-    assert_same_by_all(model, head=head, strategy=strategy, selector="kcenter")
+    assert_same_by_all(model, head=head, strategy=strategy)
 
 
 def test_frozen_parameters_stay_as_they_are():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         start = copy.deepcopy(half_frozen().state_dict())
-    params = assert_same_by_all(half_frozen, selector="kcenter")
+    params = assert_same_by_all(half_frozen)
     assert set(params) == set(start)
     assert torch.equal(params["0.weight"], start["0.weight"])
     assert not torch.equal(params["2.weight"], start["2.weight"])
@@ -157,7 +157,6 @@ def test_a_model_with_nothing_to_train_is_refused():
 )
 def test_gradients_of_a_linear_model_on_several_threads(options):
     """And the caller's model stays as it is."""
-    options = {"selector": "kcenter", **options}
     expected = trained(lambda: nn.Linear(6, 3), "sequential", **options).params
     torch.manual_seed(0)
     for _ in range(3):
@@ -196,6 +195,13 @@ def test_dropout_follows_the_seed_and_is_off_in_evaluations(executor):
     history = trained(with_dropout, executor, test=clients()[0], **standing)
     losses = [record.test_loss for record in history.rounds]
     assert losses == [losses[0]] * 3
+
+
+def test_random_numbers_of_the_caller_are_not_touched():
+    model = with_dropout()
+    before = torch.get_rng_state()
+    fedcore.simulate(clients(), model, **OPTIONS)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("executor", ["sequential", "vectorised", "compiled"])
