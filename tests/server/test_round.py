@@ -1,10 +1,11 @@
 import pytest
 import torch
 
+from fedcore.errors import BadOption
 from fedcore.server.aggregate import mean
-from fedcore.server.round import RoundSettings, assignments_of, run_round
+from fedcore.server.round import RoundSettings, assignments_of, checked, run_round
 from fedcore.strategies import fedavg, fedavg_ds, fedcore
-from fedcore.types import ClientProfile, LocalUpdate, Path
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Path, Phase
 
 SETTINGS = RoundSettings(deadline=100.0, epochs=10, seed=5)
 
@@ -93,3 +94,18 @@ def test_only_the_first_round_can_be_chained_and_only_on_request(number, chained
     settings = RoundSettings(100.0, 10, 5, chain_first_round=chained)
     run_round(number, START, COHORT, strategy, Echo({0: 1.0, 1: 4.0}), settings)
     assert answers == expected
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (None, "must return a LocalPlan, got NoneType"),
+        (LocalPlan((Phase(0),), Path.FULL), "1 epoch or more, got 0"),
+        (LocalPlan((Phase(-2),), Path.FULL), "1 epoch or more, got -2"),
+        (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Path.FULL), "1 sample or more"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused(plan, sentence):
+    with pytest.raises(BadOption, match=sentence):
+        checked(plan)
+    assert checked(SIT_OUT) is SIT_OUT

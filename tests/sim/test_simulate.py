@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import fedcore
-from fedcore.errors import BadData, BadOption
+from fedcore.errors import BadData, BadOption, FedCoreError
 from fedcore.local.linear import LinearExecutor
 from fedcore.sim.simulate import _count_classes
 from fedcore.task import Task
@@ -189,3 +189,30 @@ def test_trying_a_model_changes_nothing_of_it():
     data = fedcore.ClientData(torch.zeros(3, 4), torch.zeros(3, dtype=torch.long))
     assert _count_classes([data], Task(model)) == 2
     assert (model.calls, model.training, modes) == (0, True, [False])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"clients": None}, "clients must be a list of .* got NoneType"),
+        ({"model": None}, "model must be a torch nn.Module, got NoneType"),
+        ({"model": torch.tanh}, "model must be a torch nn.Module, got builtin"),
+        ({"strategy": None}, "strategy must be a name or a Strategy, got NoneType"),
+        ({"stragglers": (10, 30)}, r"stragglers must be one number here, got \(10.0, 30.0\)"),
+        ({"seed": (0, 1)}, r"seed must be one number here, got \(0, 1\)"),
+        ({"benchmark": "mnist"}, "benchmark is for benchmarks that FedCore loads"),
+        ({"data_seed": 3}, "data_seed is for benchmarks that FedCore loads"),
+        ({"model": nn.Linear(7, 2)}, r"model cannot take a batch of inputs \[1, 3\] of type float"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_a_sentence(changes, sentence):
+    clients = [(torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))]
+    given = {"clients": clients, "model": nn.Linear(3, 2), "rounds": 1, **changes}
+    with pytest.raises(FedCoreError, match=sentence):
+        fedcore.simulate(**given)
+
+
+def test_whole_numbers_for_a_model_of_fractions_are_named():
+    clients = [(torch.ones(5, 3, dtype=torch.int64), torch.zeros(5, dtype=torch.int64))]
+    with pytest.raises(BadOption, match="of type int64"):
+        fedcore.simulate(clients, nn.Linear(3, 2), rounds=1)

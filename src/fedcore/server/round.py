@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import torch
 
+from fedcore.errors import BadOption
 from fedcore.types import (
     Assignment,
     ClientId,
@@ -56,9 +57,31 @@ def _plans(
     cohort: Cohort, strategy: Strategy, settings: RoundSettings
 ) -> dict[ClientId, LocalPlan]:
     return {
-        client: strategy.plan(profile, settings.deadline, settings.epochs)
+        client: checked(strategy.plan(profile, settings.deadline, settings.epochs))
         for client, (profile, _) in cohort.items()
     }
+
+
+def checked(plan: LocalPlan) -> LocalPlan:
+    """A strategy's plan, if it can be followed; strategies may come from anybody.
+
+    Raises:
+        BadOption: If it is none, or asks for less than one epoch or one sample.
+    """
+    if not isinstance(plan, LocalPlan):
+        raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
+    for phase in plan.phases:
+        if phase.epochs < 1:
+            raise BadOption(
+                f"a phase of a plan must have 1 epoch or more, got {phase.epochs}; "
+                "a client with nothing to do gets SIT_OUT"
+            )
+        if phase.coreset is not None and phase.coreset.budget < 1:
+            raise BadOption(
+                f"a coreset of a plan must have 1 sample or more, got {phase.coreset.budget}; "
+                "leave out the phase, or SIT_OUT"
+            )
+    return plan
 
 
 def _assignments(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fedcore.config import resolve
 from fedcore.data._clients import LazyClients
 from fedcore.data._samples import as_samples
-from fedcore.errors import BadOption
+from fedcore.errors import BadData, BadOption
 from fedcore.sim.federation import check_dataset, federate
 from fedcore.sim.history import History
 from fedcore.sim.rounds import build_strategy, simulate_rounds
@@ -26,6 +26,8 @@ from fedcore.types import (
     RunKey,
     Strategy,
 )
+
+OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
 
 
 def simulate(
@@ -59,8 +61,12 @@ def simulate(
     Returns:
         The rounds and the trained parameters.
     """
+    _check_arguments(clients, model, strategy, options)
     given = {**options, "stragglers": stragglers, "seed": seed}
     experiment = resolve(given, lambda benchmark, preset: {})
+    for name, values in (("stragglers", experiment.stragglers), ("seed", experiment.seed)):
+        if len(values) != 1:
+            raise BadOption(f"{name} must be one number here, got {values}; call once for each")
     task = Task(model, head)  # its refusals come before anything is tried
     floating = _floating_type(model)
     members: Mapping[ClientId, ClientData]
@@ -88,6 +94,23 @@ def simulate(
     return History(tuple(records), {**federation.task.frozen_params(), **params})
 
 
+def _check_arguments(
+    clients: object, model: object, strategy: object, options: Mapping[str, Any]
+) -> None:
+    if not isinstance(clients, Sequence | LazyClients):
+        kind = type(clients).__name__
+        raise BadData(
+            f"clients must be a list of (inputs, labels) pairs or LazyClients, got {kind}"
+        )
+    if not isinstance(model, nn.Module):
+        raise BadOption(f"model must be a torch nn.Module, got {type(model).__name__}")
+    if not isinstance(strategy, str | Strategy):
+        raise BadOption(f"strategy must be a name or a Strategy, got {type(strategy).__name__}")
+    for name in options:
+        if name in OF_A_BENCHMARK:
+            raise BadOption(f"{name} is for benchmarks that FedCore loads; leave it out here")
+
+
 def _floating_type(model: nn.Module) -> torch.dtype:
     """The type that inputs with a fraction must have for a model to take them."""
     found = (p.dtype for p in model.parameters() if p.is_floating_point())
@@ -104,7 +127,15 @@ def _count_classes(data: Iterable[ClientData], task: Task) -> int:
     trial = copy.deepcopy(task.model).eval()
     for client in data:
         if len(client) > 0:
-            scores = trial(client.take(slice(0, 1))[0])
+            sample = client.take(slice(0, 1))[0]
+            try:
+                scores = trial(sample)
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                kind = str(sample.dtype).removeprefix("torch.")
+                raise BadOption(
+                    f"model cannot take a batch of inputs {list(sample.shape)} of type {kind}: "
+                    f"{str(error).splitlines()[0]}"
+                ) from error
             if not isinstance(scores, Tensor) or scores.dim() != 2:
                 raise BadOption("model must map a batch of inputs to scores [batch, classes]")
             return scores.shape[1]
