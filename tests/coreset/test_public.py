@@ -291,6 +291,7 @@ class Tokens(nn.Module):
         ({"model": "resnet"}, {}, BadOption, "model must be an nn.Module, got 'resnet'"),
         ({"model": broken(np.nan)}, {}, BadData, "model must give finite scores"),
         ({"model": nn.Linear(9, 3)}, {}, BadData, r"model fails on inputs of shape \(2, 4\)"),
+        ({"data": (points().astype(int), np.zeros(50, int))}, {}, BadData, "cast them to floating"),
         ({"model": Tokens()}, {}, BadOption, "must see one row per sample"),
         (
             {"model": nn.Sequential(nn.Linear(4, 3), nn.Flatten(0))},

@@ -212,15 +212,17 @@ def _head_weight(task: Task, state: Params) -> Tensor:
 
 
 def _count_classes(task: Task, state: Params, x: Tensor) -> int:
-    """Classes the model knows, by two samples; one says so if it cannot read them."""
+    """How many classes the model scores, by two samples; a model that cannot read them says so."""
     some = x[:2]
     try:
         scores = task.logits(state, some)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, IndexError) as error:
+        whole = "" if some.is_floating_point() else "cast them to floating point, or see: "
         raise BadData(
-            f"model fails on inputs of shape {tuple(some.shape)} and type {some.dtype}: {error}"
+            f"model fails on inputs of shape {tuple(some.shape)} and type {some.dtype}; "
+            f"{whole}{error}"
         ) from error
     if scores.ndim != 2 or len(scores) != len(some):
         raise BadOption(
