@@ -3,8 +3,9 @@
     fedcore compare --strategies fedprox,fedcore,examples/own_strategy.py --out runs/own
 
 A slow client here trains on a random coreset from the first epoch on, so it never makes a full
-pass. ``build`` takes whatever options of ``fedcore compare`` it names. Copied to
-``src/fedcore/strategies/`` it is one of the strategies that ``fedcore list`` shows.
+pass. ``build`` takes whatever options of ``fedcore compare`` it names. ``plan`` may be called more
+than once for a client and a round, and rounds ahead: it decides by its arguments alone. Copied to
+``src/fedcore/strategies/`` the file is one of the strategies that ``fedcore list`` shows.
 """
 
 from fedcore.coreset.budget import capacity, full_set_fits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,8 +44,20 @@ class Task:
         self._head = _find_head(model, head)
 
     def initial_params(self) -> Params:
-        """The module's own parameters, copied."""
-        return {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        """The module's own parameters, copied; frozen ones stay in the module."""
+        named = self.model.named_parameters()
+        return {name: p.detach().clone() for name, p in named if p.requires_grad}
+
+    def frozen_params(self) -> Params:
+        """Copies of the parameters that are not trained."""
+        named = self.model.named_parameters()
+        return {name: p.detach().clone() for name, p in named if not p.requires_grad}
+
+    def on(self, device: torch.device) -> Task:
+        """A copy whose frozen parameters lie on ``device``, for one thread to call."""
+        task = copy.deepcopy(self)
+        task.model.to(device)
+        return task
 
     def logits(self, params: Params, x: Tensor) -> Tensor:
         """Class scores [batch, classes]."""
@@ -56,8 +69,7 @@ class Task:
             raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
         with _watching(self._head) as passes:
             logits = self.logits(params, x)
-        if len(passes) != 1:
-            raise BadOption(_ran(len(passes)))
+        _check_passes([seen.outputs for seen in passes], len(x))
         return logits, passes[0]
 
     def probed(self, params: Params, x: Tensor, probe: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,9 +81,11 @@ class Task:
         if self._head is None:
             raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
         inputs: list[Tensor] = []
+        outputs: list[Tensor] = []
 
         def add(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
             inputs.append(entered[0])
+            outputs.append(output)
             return output + probe
 
         handle = self._head.register_forward_hook(add)
@@ -79,8 +93,7 @@ class Task:
             logits = self.logits(params, x)
         finally:
             handle.remove()
-        if len(inputs) != 1:
-            raise BadOption(_ran(len(inputs)))
+        _check_passes(outputs, len(x))
         return logits, inputs[0]
 
     @property
@@ -95,10 +108,22 @@ class Task:
 
     def head_weight(self, params: Params) -> Tensor:
         """Weight W [classes, features] of the last linear layer."""
-        for name, module in self.model.named_modules():
-            if module is self._head:
-                return params[f"{name}.weight" if name else "weight"]
-        raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
+        if self._head is None:
+            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
+        for name, parameter in self.model.named_parameters():  # a tied weight has one name
+            if parameter is self._head.weight:
+                return params.get(name, parameter)
+        return self._computed_head_weight(self._head, params)
+
+    def _computed_head_weight(self, head: nn.Linear, params: Params) -> Tensor:
+        """W of a layer that computes it of other parameters: the answers to unit vectors."""
+        name = next(name for name, module in self.model.named_modules() if module is head)
+        prefix = f"{name}." if name else ""
+        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+        like = next(iter(own.values()))
+        units = torch.eye(head.in_features, dtype=like.dtype, device=like.device)
+        answers = _as_tensor(functional_call(head, own, (units,)))
+        return (answers - _as_tensor(functional_call(head, own, (torch.zeros_like(units[:1]),)))).T
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
@@ -132,11 +157,23 @@ def _watching(head: nn.Linear) -> Iterator[list[HeadPass]]:
         handle.remove()
 
 
-def _ran(times: int) -> str:
-    return (
-        f"the last linear layer ran {times} times for one batch, not once; "
-        "name another layer as head"
-    )
+def _check_passes(outputs: list[Tensor], batch: int) -> None:
+    """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
+    if len(outputs) != 1:
+        raise BadOption(
+            f"the last linear layer ran {len(outputs)} times for one batch, not once; "
+            "name another layer as head"
+        )
+    if outputs[0].dim() != 2 or len(outputs[0]) != batch:
+        raise BadOption(
+            f"the last linear layer gave {tuple(outputs[0].shape)} numbers for a batch of {batch}, "
+            "not one row a sample; name another layer as head"
+        )
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether somebody hung hooks on a model, so that its layers may not do what they say."""
+    return any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
 def _as_tensor(output: Any) -> Tensor:

@@ -214,7 +214,8 @@ class LocalUpdate:
 class Strategy:
     """A way to deal with slow clients: a decision per client, and how answers are merged."""
 
-    plan: Callable[[ClientProfile, float, int], LocalPlan]  # (client, τ, E)
+    # (client, τ, E); asked more than once, and rounds ahead: it decides by its arguments alone.
+    plan: Callable[[ClientProfile, float, int], LocalPlan]
     aggregate: Callable[[Params, Sequence[LocalUpdate]], Params]
     meets_deadline: bool  # FedAvg alone says False
 
@@ -237,14 +238,15 @@ class Executor(Protocol):
     @property
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
-        ...
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Prepare for what a later round will ask; it changes the time, never an answer."""
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers come in the same order."""
-        ...
+
+    def close(self) -> None:
+        """Drop what has not begun, and wait for nothing; no more is asked after this."""
 
 
 @dataclass(frozen=True, slots=True)

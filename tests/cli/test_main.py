@@ -131,6 +131,7 @@ def test_an_own_strategy_stands_beside_the_others(tmp_path):
         (["--stragglers", "0"], ["stragglers", "got 0", "above 0"]),
         (["--stragglers", "100"], ["stragglers", "got 100"]),
         (["--learning-rate", "nan"], ["learning_rate", "nan"]),
+        (["--capability-std", "0", "--capability-floor", "1.5"], ["capability_floor", "got 1.5"]),
         (["--data", "clients=0"], ["clients", "got 0"]),
         (["--data", "clients"], ["KEY=VALUE", "clients"]),
         (["--data", "colour=3"], ["colour"]),

@@ -52,6 +52,17 @@ def test_a_promise_about_sizes_must_be_kept(build_client):
         LazyClients([3, 3], lambda client: build_client(3 + client))[1]
 
 
+def test_what_is_loaded_must_be_client_data():
+    with pytest.raises(BadData, match=r"client 0 must be loaded as ClientData.*, got tuple"):
+        LazyClients([2], lambda client: (np.zeros((2, 3)), np.zeros(2)))[0]
+
+
+@pytest.mark.parametrize("size", [0, -2])
+def test_a_client_without_samples_is_refused_by_name(build_client, size):
+    with pytest.raises(BadData, match=f"client 2 has a size of {size}; leave it out"):
+        LazyClients([3, 1, size, 0], build_client)
+
+
 @pytest.mark.parametrize("ids", [range(3), [0, 1, 2], [5, 1, 9], range(4, 7)])
 def test_sizes_by_any_numbering(ids):
     sizes = ClientSizes(ids, np.array([10, 20, 30]))

@@ -4,7 +4,7 @@ import torch
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.local import coresets
 from fedcore.local.coresets import Coresets, Watched, asks_nothing_of_the_model
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import Assignment, ClientData, CoresetSpec, LocalPlan, Path, Phase
 
 
 def assignment(round_number, spec, client=0):
@@ -80,3 +80,18 @@ def test_kept_coresets_do_not_grow_with_the_fleet(build_client, monkeypatch):
         expected = Coresets(clients).for_phase(assignment(1, spec, client), 1)
         assert samples.indices.tolist() == expected.indices.tolist()
         assert sum(len(kept.indices) for kept in source._kept.values()) <= 20
+
+
+def test_gradients_that_are_not_finite_give_a_draw_of_the_same_size(build_client):
+    """Who has diverged answers all the same, in its time; the answer is refused later."""
+    source = Coresets({0: build_client(30)})
+    gradients = HeadGradients(torch.full((30, 2), torch.nan), torch.zeros(30, 3), torch.zeros(30))
+    watched = Watched(gradients, torch.randn(2, 3), True)
+    chosen = source.for_phase(assignment(1, CoresetSpec(6, "kmedoids", "logits")), 1, watched)
+    assert len(set(chosen.indices.tolist())) == 6
+
+
+def test_inputs_of_one_number_each_have_distances():
+    data = ClientData(torch.arange(20), torch.zeros(20, dtype=torch.int64))
+    chosen = Coresets({0: data}).for_phase(assignment(1, CoresetSpec(4, "kcenter", "input")), 1)
+    assert len(chosen.indices) == 4

@@ -6,6 +6,7 @@ from fedcore.local.batched_cnn import batched_cnn, single_cnn
 from fedcore.local.batched_linear import batched_linear
 from fedcore.local.batched_lstm import batched_lstm
 from fedcore.local.forms import by_module, form_of, scores_of
+from fedcore.models.cnn import ImageClassifier
 from fedcore.task import Task
 
 EXAMPLES = {
@@ -90,3 +91,14 @@ def test_scores_of_one_model_are_those_of_the_module(model):
     params = task.initial_params()
     found = scores_of(task, torch.device("cpu"))(params, x)
     assert torch.allclose(found, task.logits(params, x), atol=1e-5)
+
+
+def test_a_class_made_of_ours_is_evaluated_as_it_is():
+    class Negative(ImageClassifier):
+        def forward(self, x):
+            return -super().forward(x)
+
+    model = Negative(1, 8, 8, 3)
+    x = torch.randn(4, 1, 8, 8)
+    scores = scores_of(Task(model), torch.device("cpu"))(Task(model).initial_params(), x)
+    assert torch.allclose(scores, model(x), atol=1e-5)

@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -84,3 +86,44 @@ def test_a_diverging_model_shows_it(build_client, sigmoid):
     plan = LocalPlan((Phase(1),), Path.FULL)
     update = executor.run(start, [Assignment(0, plan, 1, 0)])[0]
     assert torch.isnan(update.params["linear.weight"]).all()
+
+
+def test_it_fits_nothing_that_only_looks_like_one_linear_layer():
+    class Own(nn.Linear):
+        pass
+
+    hooked = nn.Linear(3, 2)
+    hooked.register_forward_hook(lambda module, entered, output: 2 * output)
+    frozen = nn.Linear(3, 2)
+    frozen.bias.requires_grad_(False)
+    computed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    for model in (Own(3, 2), hooked, frozen, computed, nn.Linear(3, 2).double()):
+        assert not linear.fits(Task(model))
+
+
+def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypatch):
+    """Who has not begun never does; the others are left to themselves."""
+    gate, trained = threading.Event(), []
+    train = LinearExecutor._train
+
+    def held(self, params, assignment):
+        if assignment.client_id == 0:
+            raise KeyboardInterrupt
+        gate.wait(5)
+        trained.append(assignment.client_id)
+        return train(self, params, assignment)
+
+    monkeypatch.setattr(LinearExecutor, "_train", held)
+    clients = {number: build_client(40 - number, seed=number) for number in range(12)}
+    task = Task(LinearClassifier(3, 2))
+    plan = LocalPlan((Phase(1),), Path.FULL)
+    assignments = [Assignment(client, plan, 1, 0) for client in clients]
+    executor = LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=2)
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(task.initial_params(), assignments)
+    assert not trained
+    gate.set()
+    for worker in set(threading.enumerate()) - before:
+        worker.join(20)
+    assert len(trained) <= 2

@@ -1,5 +1,7 @@
+import pytest
 import torch
 
+from fedcore.errors import BadData
 from fedcore.local.pool import Pool
 from fedcore.types import ClientData
 
@@ -31,3 +33,14 @@ def test_buffers_stay_while_they_are_large_enough(build_client):
     assert (pool.x.data_ptr(), pool.generation) == (address, generation)
     pool.fill([build_client(10)])
     assert pool.generation == generation + 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [torch.zeros(4, 1), torch.zeros(4, 3, dtype=torch.float64), torch.zeros(4, 3).long()],
+)
+def test_samples_of_another_kind_are_refused_not_converted(build_client, other):
+    pool = Pool(torch.device("cpu"))
+    odd = ClientData(other, torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(BadData, match=r"client 9 has inputs of .*, but client 7 of shape"):
+        pool.fill([build_client(5), odd], [7, 9])

@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 import time
+from concurrent.futures import CancelledError
 
 import pytest
 import torch
@@ -282,3 +283,29 @@ def test_a_choice_that_fails_is_tried_again(setting, monkeypatch):
         selections.begin(assignments[4], 0)()
     monkeypatch.setattr(coresets_module, "build_coreset", build)
     assert len(selections.begin(assignments[4], 0)().indices) == 5
+
+
+def test_closing_drops_what_no_thread_has_begun_and_waits_for_nothing(setting, monkeypatch):
+    begun, gate, made = threading.Event(), threading.Event(), []
+    build = coresets_module.build_coreset
+
+    def held(candidates, *arguments):
+        begun.set()
+        assert gate.wait(20)
+        made.append(len(candidates))
+        return build(candidates, *arguments)
+
+    monkeypatch.setattr(coresets_module, "build_coreset", held)
+    _, clients, assignments = setting
+    before = set(threading.enumerate())
+    selections = Selections(Coresets(clients), threads=1)
+    selections.expect(assignments)
+    late = selections.begin(assignments[2], 1)
+    assert begun.wait(20)
+    selections.close()
+    with pytest.raises(CancelledError):
+        late()
+    gate.set()
+    for worker in set(threading.enumerate()) - before:
+        worker.join(20)
+    assert made == [80]

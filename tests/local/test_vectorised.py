@@ -1,5 +1,8 @@
 """Equality with the plain loop is the executor contract's business."""
 
+import threading
+
+import pytest
 import torch
 from torch import nn
 
@@ -8,8 +11,17 @@ from fedcore.local.sequential import SequentialExecutor
 from fedcore.local.stacked import affine
 from fedcore.local.vectorised import VectorisedExecutor
 from fedcore.local.walk import steps_of
+from fedcore.server.round import is_sound
 from fedcore.task import Task
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    CoresetSpec,
+    LocalPlan,
+    Path,
+    Phase,
+    TrainingSettings,
+)
 
 
 def test_answers_come_in_the_order_of_the_questions_and_padding_is_counted(build_client):
@@ -65,3 +77,47 @@ def test_affine():
     z, weight, bias = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)
     expected = torch.stack([z[k] @ weight[k].T + bias[k] for k in range(2)])
     assert torch.allclose(affine(z, weight, bias), expected, atol=1e-6)
+
+
+def test_who_rests_is_not_touched_by_what_overflows_beside_it(build_client):
+    """A client whose coreset is being chosen takes steps of nothing, on samples of its own."""
+    missing = ClientData(torch.full((400, 3), 3.4e38), torch.zeros(400, dtype=torch.int64))
+    clients = {0: missing, 1: build_client(40)}
+    task = Task(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)))
+    chosen = LocalPlan((Phase(1), Phase(3, CoresetSpec(6, "kcenter", "logits"))), Path.CORESET)
+    plans = [LocalPlan((Phase(4),), Path.FULL), chosen]
+    assignments = [Assignment(client, plan, 1, 0) for client, plan in enumerate(plans)]
+    for kind in (SequentialExecutor, VectorisedExecutor):
+        executor = kind(task, clients, TrainingSettings(0.1, 4))
+        updates = executor.run(task.initial_params(), assignments)
+        assert [is_sound(update) for update in updates] == [False, True]
+
+
+def test_an_error_drops_the_blocks_behind_it_and_closing_ends_the_threads(
+    build_client, monkeypatch
+):
+    gate, trained = threading.Event(), []
+    train = VectorisedExecutor._train
+
+    def held(self, params, assignments):
+        if assignments[0].client_id == 0:
+            raise KeyboardInterrupt
+        gate.wait(5)
+        trained.append(assignments[0].client_id)
+        return train(self, params, assignments)
+
+    monkeypatch.setattr(VectorisedExecutor, "_train", held)
+    clients = {k: build_client(60 - 4 * k, seed=k) for k in range(12)}
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    assignments = [Assignment(k, LocalPlan((Phase(2),), Path.FULL), 1, 0) for k in clients]
+    executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4), block=1, threads=2)
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(task.initial_params(), assignments)
+    assert not trained
+    executor.close()
+    gate.set()
+    for worker in set(threading.enumerate()) - before:
+        worker.join(20)
+        assert not worker.is_alive()
+    assert len(trained) <= 2

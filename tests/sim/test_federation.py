@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedcore.data._clients import LazyClients
 from fedcore.errors import BadData, UnknownPlugin
 from fedcore.models.logistic import LinearClassifier
 from fedcore.sim.federation import check_dataset, federation_from_model, natural_proxy
@@ -66,3 +67,26 @@ def test_linear_models_compare_inputs_and_networks_compare_gradients():
     assert natural_proxy(nn.Sequential(nn.Flatten(), nn.Linear(2, 2))) == "input"
     network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
     assert natural_proxy(network) == "last-layer-input"
+
+
+ODD = [torch.zeros(3, 1), torch.zeros(3, 2, dtype=torch.float64), torch.zeros(3, 2).long()]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_all_clients_and_the_test_set_need_one_kind_of_sample(odd):
+    labels = torch.tensor([0, 1, 1])
+    other = ClientData(odd, labels)
+    with pytest.raises(BadData, match=r"client 6 has inputs of .*, but client 4 of shape"):
+        check_dataset(FederatedDataset({4: data(), 5: data(), 6: other}, None, 2))
+    with pytest.raises(BadData, match=r"the test set has inputs of .*, but client 4 of shape"):
+        check_dataset(dataset(data(), other))
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_clients_loaded_on_demand_are_held_to_the_first(odd):
+    labels = torch.tensor([0, 1, 1])
+    lazy = LazyClients([3, 3], lambda client: ClientData(odd, labels) if client else data())
+    checked = check_dataset(FederatedDataset(lazy, None, 2))
+    assert len(checked.clients[0]) == 3
+    with pytest.raises(BadData, match=r"client 1 has inputs of .*, but client 0 of shape"):
+        checked.clients[1]

@@ -65,3 +65,21 @@ def test_an_unknown_law_is_refused():
 def test_the_same_seed_gives_the_same_fleet():
     assert fleet(seed=3) == fleet(seed=3)
     assert fleet(seed=3) != fleet(seed=4)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("std", "floor"), [(0.0, 1.5), (0.1, 1.4), (0.5, 100.0)])
+def test_a_floor_that_next_to_no_draw_reaches_is_refused(std, floor):
+    with pytest.raises(BadOption, match=f"capability_floor must be at most .* got {floor:g}"):
+        fleet(CapabilityLaw("normal", std, floor))
+
+
+@pytest.mark.parametrize(("std", "floor"), [(0.0, 1.0), (0.1, 1.2)])
+def test_a_floor_that_draws_reach_is_kept(std, floor):
+    found = fleet(CapabilityLaw("normal", std, floor))
+    assert min(client.capability for client in found.profiles.values()) >= floor
+
+
+def test_laws_that_draw_nothing_take_any_floor():
+    found = fleet(CapabilityLaw("size-linked", std=0.25, floor=5.0))
+    assert {client.capability for client in found.profiles.values()} == {5.0}

@@ -1,4 +1,5 @@
 import dataclasses
+import threading
 
 import pytest
 import torch
@@ -7,13 +8,23 @@ from torch import nn
 from fedcore.config import PRESETS, Experiment
 from fedcore.data._clients import LazyClients
 from fedcore.errors import BadOption
+from fedcore.local import coresets as coresets_module
 from fedcore.local.linear import LinearExecutor
 from fedcore.local.vectorised import VectorisedExecutor
 from fedcore.server import evaluate as evaluate_module
+from fedcore.server.aggregate import mean
 from fedcore.sim import rounds as module
 from fedcore.sim.federation import federate, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds
-from fedcore.types import FederatedDataset, RunKey
+from fedcore.types import (
+    CoresetSpec,
+    FederatedDataset,
+    LocalPlan,
+    Path,
+    Phase,
+    RunKey,
+    Strategy,
+)
 
 STRATEGIES = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
 
@@ -200,3 +211,78 @@ def test_a_model_that_draws_random_numbers_repeats_itself_under_a_seed(build_cli
         torch.manual_seed(0)
         answers.append(untimed(run(federation, "fedavg")))
     assert answers[0] == answers[1]
+
+
+@pytest.fixture
+def held_choices(monkeypatch):
+    """Coresets of all rounds but the first wait for a gate; sizes of those that were made."""
+    gate, made = threading.Event(), []
+    build = coresets_module.build_coreset
+
+    def apart(*arguments):  # every round has clients of its own
+        number = arguments[3]
+        return dict.fromkeys(range(8 * number - 8, 8 * number), 1)
+
+    def held(candidates, *arguments):
+        if len(candidates) >= 100 + 8:
+            assert gate.wait(20)
+            made.append(len(candidates))
+        return build(candidates, *arguments)
+
+    monkeypatch.setattr(module, "draw_cohort", apart)
+    monkeypatch.setattr(coresets_module, "build_coreset", held)
+    return gate, made
+
+
+def always_a_coreset(client, deadline, epochs):
+    coreset = CoresetSpec(5, "uniform", "input")
+    return LocalPlan((Phase(1), Phase(1, coreset)), Path.CORESET)
+
+
+@pytest.mark.parametrize("executor", ["compiled", "vectorised"])
+def test_closed_early_it_drops_what_was_begun_for_later_rounds(
+    build_client, held_choices, executor
+):
+    gate, made = held_choices
+    clients = {i: build_client(100 + i, seed=i) for i in range(32)}
+    federation = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
+    strategy = Strategy(always_a_coreset, mean, meets_deadline=False)
+    before = set(threading.enumerate())
+    rounds = simulate_rounds(
+        federation,
+        dataclasses.replace(SMALL, executor=executor, threads=2),
+        RunKey("test", "own", 30.0, 0),
+        strategy=strategy,
+    )
+    next(rounds)
+    rounds.close()
+    gate.set()
+    choosing = [t for t in set(threading.enumerate()) - before if t.is_alive()]
+    del rounds
+    for worker in choosing:
+        worker.join(20)
+    assert len(made) <= 2  # of 24: what the two threads had begun
+
+
+@pytest.mark.parametrize("executor", ["compiled", "vectorised", "sequential"])
+def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
+    federation, monkeypatch, executor
+):
+    """Round n draws client n alone, and the strategy has no plan for that of round 3."""
+    sizes = {client: len(data) for client, data in federation.dataset.clients.items()}
+    monkeypatch.setattr(module, "draw_cohort", lambda *arguments: {arguments[3]: 1})
+
+    def plan(client, deadline, epochs):
+        if client.num_samples == sizes[3]:
+            raise ZeroDivisionError("no plan")
+        return LocalPlan((Phase(1),), Path.PARTIAL)
+
+    rounds = simulate_rounds(
+        federation,
+        dataclasses.replace(SMALL, executor=executor),
+        RunKey("test", "own", 30.0, 0),
+        strategy=Strategy(plan, mean, meets_deadline=False),
+    )
+    assert [next(rounds)[0].number for _ in range(2)] == [1, 2]
+    with pytest.raises(ZeroDivisionError, match="no plan"):
+        next(rounds)

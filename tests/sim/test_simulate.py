@@ -5,6 +5,9 @@ from torch import nn
 
 import fedcore
 from fedcore.errors import BadData, BadOption
+from fedcore.local.linear import LinearExecutor
+from fedcore.sim.simulate import _count_classes
+from fedcore.task import Task
 
 
 def clients(count=5):
@@ -113,3 +116,76 @@ def test_clients_loaded_on_demand_are_checked_then():
     bad = fedcore.ClientData(torch.full((3, 4), torch.nan), torch.zeros(3, dtype=torch.long))
     with pytest.raises(BadData, match="client 0 has NaN"):
         fedcore.simulate(fedcore.LazyClients([3], lambda client: bad), network(), **QUICK)
+
+
+def test_what_on_round_raises_ends_the_work_that_was_begun_ahead(monkeypatch):
+    closed = []
+    close = LinearExecutor.close
+    monkeypatch.setattr(LinearExecutor, "close", lambda self: (closed.append(1), close(self)))
+
+    def stop(record):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedcore.simulate(clients(), nn.Linear(4, 2), on_round=stop, **QUICK)
+    assert closed == [1]
+
+
+@pytest.mark.parametrize("executor", ["auto", "sequential", "vectorised"])
+@pytest.mark.parametrize("floating", [torch.float32, torch.float64])
+def test_models_of_either_precision_take_the_same_arrays(floating, executor):
+    options = {**QUICK, "test": clients()[0], "executor": executor}
+    history = fedcore.simulate(clients(), network().to(floating), **options)
+    assert all(value.dtype == floating for value in history.params.values())
+    assert history.final_train_loss < np.log(2)
+
+
+@pytest.mark.parametrize("executor", ["auto", "sequential", "vectorised"])
+@pytest.mark.parametrize("model", [lambda: nn.Linear(4, 2), network])
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda x, y: (torch.from_numpy(x), torch.from_numpy(y).int()),
+        lambda x, y: (x, y.astype(np.int32)),
+    ],
+)
+def test_clients_loaded_on_demand_may_be_arrays_of_any_type(load, model, executor):
+    own = clients()
+    lazy = fedcore.LazyClients(
+        [len(y) for _, y in own], lambda client: fedcore.ClientData(*load(*own[client]))
+    )
+    options = {**QUICK, "executor": executor}
+    torch.manual_seed(0)
+    first = model()
+    kept, loaded = (fedcore.simulate(c, first, **options) for c in (own, lazy))
+    assert all(torch.equal(kept.params[name], loaded.params[name]) for name in kept.params)
+
+
+def test_labels_with_a_fraction_are_refused_when_they_are_loaded():
+    data = fedcore.ClientData(np.zeros((3, 4)), np.array([0.0, 1.0, 0.5]))
+    with pytest.raises(BadData, match="labels of client 0 must be one whole number"):
+        fedcore.simulate(fedcore.LazyClients([3], lambda client: data), network(), **QUICK)
+
+
+def test_a_model_with_running_statistics_is_refused_in_one_sentence_and_untouched():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    with pytest.raises(BadOption, match="use a layer without running statistics"):
+        fedcore.simulate(clients(), model, **QUICK)
+    assert model[1].num_batches_tracked == 0
+
+
+def test_trying_a_model_changes_nothing_of_it():
+    modes = []
+
+    class Counting(nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            modes.append(self.training)
+            return super().forward(x)
+
+    model = Counting(4, 2)
+    data = fedcore.ClientData(torch.zeros(3, 4), torch.zeros(3, dtype=torch.long))
+    assert _count_classes([data], Task(model)) == 2
+    assert (model.calls, model.training, modes) == (0, True, [False])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import torch
 
 from fedcore.config import Experiment
 from fedcore.data import _benchmark
+from fedcore.data._clients import sizes_of
 from fedcore.report.output import OutputFolder, check_free
 from fedcore.report.records import Row, to_row
 from fedcore.report.summary import summary
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
 from fedcore.types import RunKey
 
 Tell = Callable[[RunKey, int], None]  # which run, how many of its rounds are done
@@ -69,6 +71,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     federations = {
         seed: federation_from_model(dataset, experiment.model, seed) for seed in experiment.seed
     }
+    fleet_of(sizes_of(dataset.clients), experiment, next(runs_of(experiment)))
     for strategy in experiment.strategies:
         build_strategy(strategy, experiment, next(iter(federations.values())).proxy)
     return federations
@@ -103,11 +106,12 @@ def _run(
     if done == experiment.rounds:
         return
     start = (done, federation.initial if params is None else params)
-    for record, model in simulate_rounds(
-        federation, experiment, run, strategy=strategy, start=start
-    ):
-        row = to_row(run, record)
-        if folder is not None:
-            folder.add(row, run, model)
-        tell(run, record.number)
-        yield row
+    with closing(
+        simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
+    ) as rounds:
+        for record, model in rounds:
+            row = to_row(run, record)
+            if folder is not None:
+                folder.add(row, run, model)
+            tell(run, record.number)
+            yield row

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from fedcore import plugins
 from fedcore.coreset.candidates import Candidates, Select
+from fedcore.errors import BadOption
 from fedcore.types import Coreset, Generator
 
 
@@ -22,4 +25,36 @@ def build_coreset(
         ones = torch.ones(size, dtype=torch.float64, device=everything.device)
         return Coreset(everything, ones, 0.0, 0.0, everything)
     select: Select = plugins.load("selector", selector).select
-    return select(candidates, budget, generator)
+    coreset = select(candidates, budget, generator)
+    _check(coreset, size, budget, selector)
+    return coreset
+
+
+def _check(coreset: Coreset, size: int, budget: int, selector: str) -> None:
+    """Refuse what no executor should train on: compiled loops do not look where they read.
+
+    Raises:
+        BadOption: If samples or weights are not those of a coreset.
+    """
+    if not isinstance(coreset, Coreset):  # whose method it is may not know our types
+        raise BadOption(
+            f"selector {selector!r} must return a Coreset, got a {type(coreset).__name__}"
+        )
+    indices, weights = coreset.indices, coreset.weights
+    chosen = len(indices)
+    if not 0 < chosen <= budget or len(weights) != chosen:
+        raise BadOption(
+            f"selector {selector!r} gave {chosen} samples with {len(weights)} weights; "
+            f"it must give 1 to {budget}, with a weight each"
+        )
+    if (
+        not 0 <= int(indices.min()) <= int(indices.max()) < size
+        or len(torch.unique(indices)) < chosen
+    ):
+        raise BadOption(f"selector {selector!r} must give different indices from 0 to {size - 1}")
+    total = float(weights.sum())
+    if not bool((weights > 0).all()) or not math.isclose(total, size, rel_tol=1e-3):
+        raise BadOption(
+            f"selector {selector!r} gave weights that sum to {total:g}; "
+            f"they must be above 0 and sum to the number of samples, {size}"
+        )

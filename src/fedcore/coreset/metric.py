@@ -26,11 +26,16 @@ PIECE = 1 << 17  # numbers computed with at a time
 Array: TypeAlias = "Tensor | NDArray[np.floating] | NDArray[np.integer]"
 
 
+class NotFinite(ValueError):
+    """NaN or infinity where distances are to be computed."""
+
+
 def as_rows(values: Array, name: str) -> Tensor:
     """Return ``values`` as a contiguous, finite float32 matrix [n, d] on its own device.
 
     Raises:
-        ValueError: If it is not a matrix, or holds NaN or infinity.
+        ValueError: If it is not a matrix.
+        NotFinite: If it holds NaN or infinity.
     """
     tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_native(values))
     if tensor.ndim != 2:
@@ -42,7 +47,7 @@ def as_rows(values: Array, name: str) -> Tensor:
     # The least and the largest are NaN if any number is: one pass, a tenth of asking each of them.
     if rows.numel() and not all(bool(torch.isfinite(end)) for end in torch.aminmax(rows)):
         bad = int((~torch.isfinite(rows)).any(dim=1).nonzero()[0])
-        raise ValueError(f"{name} must be finite float32 numbers, but row {bad} is not")
+        raise NotFinite(f"{name} must be finite float32 numbers, but row {bad} is not")
     return rows
 
 

@@ -84,10 +84,6 @@ def select_coreset(
     check_selector(selector, candidates.labels)
     generator = np.random.default_rng(whole_number("seed", seed, 0))
     found = build_coreset(candidates, size, selector, generator)
-    if not isinstance(found, Coreset):
-        raise BadOption(
-            f"selector {selector!r} must return a Coreset, got a {type(found).__name__}"
-        )
     found = replace(found, assignment=found.assignment if assignment else None)
     return found if isinstance(gradients, Tensor | Euclidean | OuterProduct) else _numpy(found)
 
@@ -133,7 +129,8 @@ def coreset_for(
     if proxy == STATIC:
         inputs, labels = zip(*batches(dataset, size), strict=True)
         options = {"labels": torch.cat(labels), **options}
-        return select_coreset(torch.cat(inputs).flatten(1), budget, **options)
+        rows = torch.cat(inputs)
+        return select_coreset(rows.reshape(len(rows), -1), budget, **options)
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")
     task = Task(model, head, averaged=False)
@@ -143,7 +140,7 @@ def coreset_for(
             f"{type(model).__name__} without one; use proxy {STATIC!r}"
         )
     with _evaluating(model) as state, torch.enable_grad():
-        weight = _head_weight(task, state)
+        weight = task.head_weight(state).detach()
         seen, labels_seen = _pass(task, state, dataset, size)
     space = space_of(proxy, seen, weight, bias=task.head_has_bias)
     options = {"labels": labels_seen, "losses": seen.losses, **options}
@@ -187,11 +184,6 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
             yield inputs, y.to(first.device)
 
     seen, own = head_gradients(task, state, moved()), torch.cat(labels)
-    if seen.residuals.ndim != 2 or len(seen.residuals) != len(own):
-        raise BadOption(
-            f"the last linear layer must see one row per sample ({len(own)}), but gave shape "
-            f"{tuple(seen.residuals.shape)}; name another layer as head"
-        )
     finite = torch.isfinite(seen.residuals).all(dim=1)
     if not bool(finite.all()):
         raise BadData(
@@ -199,16 +191,6 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
             f"{int((~finite).nonzero()[0])} is not; see whether its training diverged"
         )
     return seen, own
-
-
-def _head_weight(task: Task, state: Params) -> Tensor:
-    try:
-        return task.head_weight(state).detach()
-    except KeyError:  # a parametrisation, such as weight normalisation, keeps it in parts
-        raise BadOption(
-            "the last linear layer must have its weight as a parameter, but it is computed from "
-            "others; name another layer as head"
-        ) from None
 
 
 def _count_classes(task: Task, state: Params, x: Tensor) -> int:

@@ -72,10 +72,13 @@ class LazyClients(Mapping[ClientId, ClientData]):
         """Bind how many samples each client has and where they come from.
 
         Args:
-            sizes: [clients] samples of each.
+            sizes: [clients] samples of each, at least one.
             load: gives a client's samples, the same at every call; threads may call it.
         """
         counts = np.asarray(sizes, dtype=np.int64)
+        if (empty := counts < 1).any():
+            client = int(empty.argmax())
+            raise BadData(f"client {client} has a size of {counts[client]}; leave it out")
         self.sizes = ClientSizes(range(len(counts)), counts)
         self._load = load
         self._wanted: frozenset[ClientId] = frozenset()
@@ -96,6 +99,11 @@ class LazyClients(Mapping[ClientId, ClientData]):
         if held is not None:
             return held
         data = self._load(client)
+        if not isinstance(data, ClientData):
+            raise BadData(
+                f"client {client} must be loaded as ClientData(inputs, labels), "
+                f"got {type(data).__name__}"
+            )
         if len(data) != promised:
             raise BadData(
                 f"client {client} has {len(data)} samples, but its size was given as {promised}"

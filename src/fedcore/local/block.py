@@ -54,7 +54,7 @@ class Block:
         self, params: Params, work: Sequence[tuple[Assignment, ClientData]]
     ) -> dict[ClientId, LocalUpdate]:
         """Train every assignment from ``params``."""
-        placed = self._pool.fill([data for _, data in work])
+        placed = self._pool.fill([data for _, data in work], [a.client_id for a, _ in work])
         walks = [
             Walk(assignment, data, first)
             for (assignment, _), (first, data) in zip(work, placed, strict=True)
@@ -116,7 +116,11 @@ class Block:
         coefficient = np.zeros((count, len(self._slots), batch), np.float32)
         pulls = np.zeros(len(self._slots), np.float32)
         for slot, walk in enumerate(self._slots):
-            if walk is not None and walk.remaining:
+            if walk is None:
+                continue
+            # Who rests sees its own sample: another's might overflow, and 0 · NaN is NaN.
+            rows[:, slot] = walk.first_row
+            if walk.remaining:
                 index, own = walk.next_steps(count)
                 rows[:, slot], coefficient[:, slot] = index + walk.first_row, own
                 pulls[slot] = self._setting.settings.learning_rate * walk.assignment.plan.prox_mu

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
-from fedcore.data._clients import LazyClients
+from fedcore.data._clients import LazyClients, sizes_of
 from fedcore.errors import BadOption
 from fedcore.local import linear
 from fedcore.local.memory import keep_freed_memory
@@ -49,6 +50,9 @@ def choose_executor(
 ) -> Executor:
     """The executor called ``name``; ``auto`` takes the fastest that fits model and device."""
     device = device or torch.device("cpu")
+    # More than anybody has is as much as who has most: memory follows the batch.
+    largest = int(sizes_of(clients).counts.max())
+    settings = replace(settings, batch_size=min(settings.batch_size, largest))
     compiled = device.type == "cpu" and linear.fits(task)
     if name == "compiled" and not compiled:
         raise BadOption(
@@ -66,7 +70,7 @@ def choose_executor(
                 task, clients, settings, device=device, block=block, threads=threads
             )
         log.warning("clients are trained one after another: this model has no batched form")
-    return SequentialExecutor(task, _on(device, clients), settings)
+    return SequentialExecutor(task.on(device), _on(device, clients), settings)
 
 
 def _on(

@@ -61,7 +61,8 @@ def cohort_step(
     losses = sample_losses(logits.flatten(0, 1), batch.y.flatten())
     coefficient = batch.coefficient.flatten()
     wanted = [*stack.values()] if probe is None else [*stack.values(), probe]
-    gradients = list(torch.autograd.grad((coefficient * losses).sum(), wanted))
+    loss = (coefficient * losses).sum()
+    gradients = list(torch.autograd.grad(loss, wanted, materialize_grads=True))
     seen = None
     if probe is not None:
         assert inputs is not None  # forms give them where there is a probe

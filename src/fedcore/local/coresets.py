@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,12 +15,17 @@ from fedcore import plugins
 from fedcore.compiled import have_numba
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.metric import Euclidean, Metric
+from fedcore.coreset.metric import Euclidean, Metric, NotFinite
 from fedcore.coreset.proxies import NONE, STATIC, HeadGradients, space_of
+from fedcore.errors import BadOption
 from fedcore.local.schedule import Samples
 from fedcore.seeding import stream
 from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec
 
+GRADIENTS_FIRST = (
+    "a plan must put a coreset that goes by gradients right behind one epoch on everything, or "
+    "behind a forward pass; see strategies/fedcore.py"
+)
 # Samples of kept coresets, all together (16 bytes each): above it the oldest are built again.
 MOST_KEPT = 4_000_000
 
@@ -76,7 +81,13 @@ class Coresets:
         if spec is None:
             return Choice(partial(Samples.everything, len(self._clients[client])))
         if not asks_nothing_of_the_model(spec):
-            candidates = self._candidates(assignment, spec, watched)
+            try:
+                candidates = self._candidates(assignment, spec, watched)
+            except NotFinite:
+                # The model has diverged here, and the answer will be left out of the average. It
+                # is given all the same, after as many steps, so that the others' are not lost.
+                spec = replace(spec, selector="uniform-plain", proxy=NONE)
+                return Choice(partial(self._by_inputs, assignment, spec))
             # A new one every round, because gradients change.
             make = partial(self._build, assignment, spec, candidates, assignment.round_number)
             return Choice(make, candidates.space.factors[0].device.type == "cpu")
@@ -141,8 +152,9 @@ class Coresets:
         if spec.proxy == NONE:
             return Euclidean(torch.zeros(len(data), 1))
         if spec.proxy == STATIC:
-            return Euclidean(data.take(slice(None))[0].flatten(1))
-        assert watched is not None  # plans put such a coreset behind a pass over everything
+            return Euclidean(data.take(slice(None))[0].reshape(len(data), -1))
+        if watched is None:
+            raise BadOption(GRADIENTS_FIRST)
         space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
         # The compiled solver beats tensor operations on a GPU at a client's size, and what has
         # to travel is small: one residual per sample.

@@ -20,18 +20,20 @@ from fedcore.local.stacked import Form, Stack
 from fedcore.models.char_lstm import CharacterLstm
 from fedcore.models.cnn import ImageClassifier
 from fedcore.models.logistic import LinearClassifier
-from fedcore.task import Task
+from fedcore.task import Task, has_hooks
 from fedcore.types import Params
 
 
 def form_of(task: Task) -> Form:
-    """The fastest form that is known for a model."""
+    """The fastest form that is known for a model; its class must be ours, not one made of it."""
     model = task.model
-    if isinstance(model, LinearClassifier):
+    if has_hooks(model) or task.frozen_params():
+        return by_module(task)
+    if type(model) is LinearClassifier:
         return batched_linear(sigmoid=model.sigmoid)
-    if isinstance(model, CharacterLstm):
+    if type(model) is CharacterLstm:
         return _alone_or_together(_compiled_where_it_fits(by_module(task)), batched_lstm)
-    if isinstance(model, ImageClassifier):
+    if type(model) is ImageClassifier:
         return _alone_or_together(single_cnn, batched_cnn)
     return by_module(task)
 
@@ -76,13 +78,16 @@ def scores_of(task: Task, device: torch.device) -> Callable[[Params, Tensor], Te
     """One model's scores [B, C] by the fastest way that is known, for forward passes alone.
 
     Large chunks of one model are what vendors' kernels are for, with one exception: see
-    ``single_cnn``.
+    ``single_cnn``. Layers that behave differently in training, such as dropout, are not in it.
     """
-    if device.type == "cpu" and isinstance(task.model, ImageClassifier):
+    task = task.on(device)
+    task.model.eval()
+    own = type(task.model) is ImageClassifier and not has_hooks(task.model)
+    if device.type != "cpu" or not own or task.frozen_params():
+        return task.logits
 
-        def scores(params: Params, x: Tensor) -> Tensor:
-            alone = {name: value[None] for name, value in params.items()}
-            return single_cnn(alone, x[None], None)[0][0]
+    def scores(params: Params, x: Tensor) -> Tensor:
+        alone = {name: value[None] for name, value in params.items()}
+        return single_cnn(alone, x[None], None)[0][0]
 
-        return scores
-    return task.logits
+    return scores

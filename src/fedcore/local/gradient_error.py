@@ -32,6 +32,7 @@ def _gradient(
         x, y = data.take(indices[start : start + CHUNK])
         losses = sample_losses(task.logits(leaves, x), y)
         scale = weights[start : start + CHUNK].to(losses)
-        gradients = torch.autograd.grad((scale * losses).sum(), list(leaves.values()))
+        loss = (scale * losses).sum()
+        gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         total += torch.cat([g.flatten() for g in gradients]).double().cpu()
     return total

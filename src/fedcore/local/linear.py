@@ -6,7 +6,9 @@ order, from the same random streams.
 
 from __future__ import annotations
 
+import copy
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,7 +22,7 @@ from fedcore.local.coresets import Coresets, asks_nothing_of_the_model
 from fedcore.local.selections import Selections
 from fedcore.local.sequential import SequentialExecutor, phase_schedule
 from fedcore.models.logistic import LinearClassifier
-from fedcore.task import Task
+from fedcore.task import Task, has_hooks
 from fedcore.types import (
     Assignment,
     ClientData,
@@ -33,9 +35,20 @@ from fedcore.types import (
 
 
 def fits(task: Task) -> bool:
-    """Whether a model is one linear layer with a bias, and compiled code can run here."""
-    layer = task.model.linear if isinstance(task.model, LinearClassifier) else task.model
-    return isinstance(layer, nn.Linear) and layer.bias is not None and have_numba()
+    """Whether a model is one linear layer with a bias, and compiled code can run here.
+
+    It computes what such a layer computes, so kinds that only inherit from it, hooks, and layers
+    of which something is frozen or computed are left to the model itself.
+    """
+    model = task.model
+    layer = model.linear if type(model) is LinearClassifier else model
+    return (
+        type(layer) is nn.Linear
+        and layer.bias is not None
+        and all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
+        and not has_hooks(model)
+        and have_numba()
+    )
 
 
 class LinearExecutor:
@@ -51,14 +64,14 @@ class LinearExecutor:
     ) -> None:
         """Bind the data; a client's is looked at when it trains."""
         self._names = [name for name, _ in task.model.named_parameters()]
-        self._sigmoid = isinstance(task.model, LinearClassifier) and task.model.sigmoid
+        self._sigmoid = type(task.model) is LinearClassifier and task.model.sigmoid
+        self._task = task
         self._clients = clients
         self._settings = settings
         self._threads = threads or os.cpu_count() or 1
         choosing = 0 if self._threads == 1 else self._threads
         self._selections = Selections(Coresets(clients), choosing)
-        # Gradient proxies come out of the plain loop's backward passes.
-        self._plain = SequentialExecutor(task, clients, settings, self._selections)
+        self._own = threading.local()
 
     @property
     def selection(self) -> SelectionTime:
@@ -74,10 +87,17 @@ class LinearExecutor:
         if self._threads == 1:
             return [self._train(params, assignment) for assignment in assignments]
         self.expect(assignments)
-        with ThreadPoolExecutor(self._threads) as pool:
+        pool = ThreadPoolExecutor(self._threads)
+        try:
             queue = sorted(assignments, key=self._rank)
             running = {a.client_id: pool.submit(self._train, params, a) for a in queue}
             return [running[assignment.client_id].result() for assignment in assignments]
+        finally:  # an error or an interrupt is not to wait for the clients behind it
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Drop the coresets that nobody has begun to choose."""
+        self._selections.close()
 
     def _rank(self, assignment: Assignment) -> tuple[bool, int, int]:
         """Who has a coreset comes first, then who gets one first, which is the largest.
@@ -92,7 +112,7 @@ class LinearExecutor:
         from fedcore.local.linear_kernel import train_linear
 
         if not self._can_compile(assignment):
-            return self._plain.run(params, [assignment])[0]
+            return self._plain().train(params, assignment)
         x, y = _arrays(self._clients[assignment.client_id])
         batch_size = self._settings.batch_size
         phases = range(len(assignment.plan.phases))
@@ -122,6 +142,19 @@ class LinearExecutor:
             coreset_size=None if last is None else len(last.indices),
             gradient_error=None if last is None else last.gradient_error,
         )
+
+    def _plain(self) -> SequentialExecutor:
+        """The plain loop, out of whose backward passes gradient proxies come.
+
+        A thread has its own: a module that is called with parameters swaps its own for them.
+        """
+        if not hasattr(self._own, "plain"):
+            task = copy.deepcopy(self._task)
+            self._own.plain = SequentialExecutor(
+                task, self._clients, self._settings, self._selections
+            )
+        plain: SequentialExecutor = self._own.plain
+        return plain
 
     def _can_compile(self, assignment: Assignment) -> bool:
         phases = assignment.plan.phases

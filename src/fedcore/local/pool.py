@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedcore.types import ClientData
+from fedcore.data._samples import check_alike
+from fedcore.types import ClientData, ClientId
 
 
 class Pool:
@@ -24,9 +25,20 @@ class Pool:
         self.x = torch.empty(0)
         self.y = torch.empty(0, dtype=torch.int64)
 
-    def fill(self, clients: Sequence[ClientData]) -> list[tuple[int, ClientData]]:
-        """Replace the content; gives each client's first row, and its samples as views."""
+    def fill(
+        self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
+    ) -> list[tuple[int, ClientData]]:
+        """Replace the content; gives each client's first row, and its samples as views.
+
+        Args:
+            clients: the samples of each.
+            ids: who they are, for the sentence that refuses one; left out, their places.
+        """
         parts = [client.take(slice(None)) for client in clients]
+        names = [f"client {client}" for client in ids or range(len(parts))]
+        # Copying would convert types without a word, and one column into many.
+        for name, (x, _) in zip(names, parts, strict=True):
+            check_alike(name, x, names[0], parts[0][0])
         total = sum(len(y) for _, y in parts)
         self._reserve(total, parts[0][0])
         placed, first = [], 0

@@ -79,6 +79,11 @@ class Selections:
             running = self._submit(self._workers, choice.make)
         return lambda: self._waited(running.result)
 
+    def close(self) -> None:
+        """Drop the choices that no thread has begun; those under way end by themselves."""
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+
     def _ahead(
         self, workers: ThreadPoolExecutor, assignment: Assignment, phase: int
     ) -> Future[Samples]:

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import HeadGradients
-from fedcore.local.coresets import Coresets, Watched, asks_nothing_of_the_model
+from fedcore.errors import BadOption
+from fedcore.local.coresets import (
+    GRADIENTS_FIRST,
+    Coresets,
+    Watched,
+    asks_nothing_of_the_model,
+)
 from fedcore.local.gradient_error import full_gradient_error
 from fedcore.local.schedule import BatchSchedule, Samples, schedule
 from fedcore.local.selections import Selections
@@ -58,10 +64,25 @@ class SequentialExecutor:
         """Do nothing: everything has its turn."""
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train every assignment from ``params``."""
-        return [self._train(params, assignment) for assignment in assignments]
+        """Train every assignment from ``params``.
 
-    def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
+        What a model draws while it trains, as dropout does, has a stream of its own per round and
+        client; the caller's random numbers stay as they are.
+        """
+        device = next(iter(params.values())).device
+        updates = []
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            for assignment in assignments:
+                path = ("model", assignment.round_number, assignment.client_id)
+                torch.manual_seed(int(stream(assignment.seed, *path).integers(1 << 63)))
+                updates.append(self.train(params, assignment))
+        return updates
+
+    def close(self) -> None:
+        """Drop the coresets that nobody has begun to choose, where threads choose them."""
+        self._selections.close()
+
+    def train(self, params: Params, assignment: Assignment) -> LocalUpdate:
         """Algorithm 1, lines 6 to 12, for one client."""
         data = self._clients[assignment.client_id]
         phases = assignment.plan.phases
@@ -136,9 +157,16 @@ def measured(
 
 
 def must_watch(phases: Sequence[Phase], number: int) -> bool:
-    """Whether phase ``number`` has to yield gradients for the coreset of the one after it."""
+    """Whether phase ``number`` has to yield gradients for the coreset of the one after it.
+
+    Raises:
+        BadOption: If it does not meet every sample once, which is what one gradient each takes.
+    """
     following = phases[number + 1].coreset if number + 1 < len(phases) else None
-    return following is not None and not asks_nothing_of_the_model(following)
+    needed = following is not None and not asks_nothing_of_the_model(following)
+    if needed and (phases[number].coreset is not None or phases[number].epochs != 1):
+        raise BadOption(GRADIENTS_FIRST)
+    return needed
 
 
 def phase_schedule(

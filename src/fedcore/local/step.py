@@ -39,7 +39,9 @@ def step(task: Task, params: Params, batch: Batch, rule: StepRule) -> Params:
     """Return w - η (Σ coefficient_j ∇L_j(w) + μ (w - w_r))."""
     leaves = _leaves(params)
     losses = sample_losses(task.logits(leaves, batch.x), batch.y)
-    gradients = torch.autograd.grad((batch.coefficient * losses).sum(), list(leaves.values()))
+    loss = (batch.coefficient * losses).sum()
+    # A parameter that took no part, of a layer that is only used elsewhere, has gradient zero.
+    gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
     return _descend(params, gradients, rule)
 
 
@@ -51,7 +53,8 @@ def step_and_watch(
     logits, head = task.logits_and_head(leaves, batch.x)
     losses = sample_losses(logits, batch.y)
     loss = (batch.coefficient * losses).sum()
-    *gradients, scaled = torch.autograd.grad(loss, [*leaves.values(), head.outputs])
+    wanted = [*leaves.values(), head.outputs]
+    *gradients, scaled = torch.autograd.grad(loss, wanted, materialize_grads=True)
     residuals = scaled / batch.coefficient[:, None]
     watched = HeadGradients(residuals, head.inputs.detach(), losses.detach())
     return _descend(params, gradients, rule), watched

@@ -7,7 +7,6 @@ cut into blocks, so that those of a block finish at about the same time.
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import threading
@@ -87,6 +86,12 @@ class VectorisedExecutor:
         """Begin to choose the coresets that these will need, where inputs alone decide."""
         self._selections.expect(assignments)
 
+    def close(self) -> None:
+        """Drop the blocks that no thread has begun, and the coresets likewise."""
+        self._selections.close()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+
     @property
     def padding_share(self) -> float:
         """Share of all rows computed so far that held no sample."""
@@ -142,7 +147,7 @@ class VectorisedExecutor:
     def _tools(self) -> tuple[Setting, Pool, Steps]:
         """What a thread needs for itself: a module that is called with parameters swaps its own."""
         if not hasattr(self._own, "tools"):
-            task = copy.deepcopy(self._task)
+            task = self._task.on(self._device)
             pool = Pool(self._device)
             kind = CapturedSteps if self._device.type == "cuda" else EagerSteps
             steps = kind(form_of(task), pool, self._settings.learning_rate)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from fedcore import plugins
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.data._clients import LazyClients
-from fedcore.errors import BadData
+from fedcore.data._samples import check_alike
+from fedcore.errors import BadData, BadOption
 from fedcore.task import Task
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 
@@ -39,13 +40,16 @@ def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int)
 def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
     task = Task(model, head)
-    return Federation(dataset, task, natural_proxy(model), task.initial_params())
+    initial = task.initial_params()
+    if not initial:
+        raise BadOption("model has no parameter to train; give it one that is not frozen")
+    return Federation(dataset, task, natural_proxy(model), initial)
 
 
 def natural_proxy(model: nn.Module) -> str:
     """Section 4.3: inputs for models that are one linear layer, dL/dz for all others."""
     trained = [module for module in model.modules() if any(True for _ in module.parameters(False))]
-    convex = len(trained) == 1 and isinstance(trained[0], nn.Linear)
+    convex = len(trained) == 1 and type(trained[0]) is nn.Linear
     return STATIC if convex else LAST_LAYER_INPUT
 
 
@@ -53,21 +57,29 @@ def check_dataset(dataset: FederatedDataset) -> FederatedDataset:
     """Refuse data that no model can train on, naming the client that has it.
 
     Returns:
-        The dataset; clients that are loaded on demand are checked when that happens.
+        The dataset; clients that are loaded on demand are checked when that happens, against
+        the first of them, which is loaded here.
     """
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
-    if dataset.test is not None:
-        _check_data("the test set", dataset.test, dataset.num_classes)
+    first, data = next(iter(dataset.clients.items()))
+    example = data.x.new_empty((0, *data.x.shape[1:]))  # what all samples must look like
 
-    def check(client: ClientId, data: ClientData) -> ClientData:
-        _check_data(f"client {client}", data, dataset.num_classes)
+    def check(owner: str, data: ClientData) -> ClientData:
+        _check_data(owner, data, dataset.num_classes)
+        check_alike(owner, data.x, f"client {first}", example)
         return data
 
+    def check_client(client: ClientId, data: ClientData) -> ClientData:
+        return check(f"client {client}", data)
+
     if isinstance(dataset.clients, LazyClients):
-        return replace(dataset, clients=dataset.clients.map(check))
-    for client, data in dataset.clients.items():
-        check(client, data)
+        dataset = replace(dataset, clients=dataset.clients.map(check_client))
+    else:
+        for client, data in dataset.clients.items():
+            check_client(client, data)
+    if dataset.test is not None:
+        check("the test set", dataset.test)
     return dataset
 
 

@@ -57,6 +57,15 @@ class CapabilityLaw:
     std: float = 0.5
     floor: float = 0.1
 
+    def __post_init__(self) -> None:
+        """Refuse a floor that next to no draw reaches: one in 740 is above 1 + 3 std."""
+        highest = 1 + 3 * self.std
+        if self.kind == "normal" and self.floor > highest:
+            raise BadOption(
+                f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
+                f"got {self.floor:g}; lower it"
+            )
+
 
 def build_fleet(
     sizes: Mapping[ClientId, int],

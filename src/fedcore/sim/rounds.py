@@ -7,7 +7,8 @@ import inspect
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing, suppress
 
 import torch
 
@@ -47,8 +48,10 @@ def simulate_rounds(
     *,
     strategy: Strategy,
     start: tuple[int, Params] | None = None,
-) -> Iterator[tuple[RoundRecord, Params]]:
+) -> Generator[tuple[RoundRecord, Params], None, None]:
     """Train round by round; yields a record and the global model after each.
+
+    Closed early, it drops the work that was begun for later rounds.
 
     Args:
         federation: data and model.
@@ -88,52 +91,58 @@ def simulate_rounds(
     params = {name: value.to(device) for name, value in params.items()}
     ahead = 0 if isinstance(clients, LazyClients) else AHEAD
     cohorts: deque[Cohort] = deque()
-    for number in range(done + 1, experiment.rounds + 1):
-        began, before = time.perf_counter(), copy.copy(executor.selection)
-        while len(cohorts) <= min(ahead, experiment.rounds - number):
-            following = number + len(cohorts)
-            drawn = draw_cohort(
-                experiment.selection, sizes, experiment.clients_per_round, following, run.seed
+    with closing(executor):  # also when the caller wants no more rounds, or cannot take them
+        for number in range(done + 1, experiment.rounds + 1):
+            began, before = time.perf_counter(), copy.copy(executor.selection)
+            while len(cohorts) <= min(ahead, experiment.rounds - number):
+                following = number + len(cohorts)
+                drawn = draw_cohort(
+                    experiment.selection, sizes, experiment.clients_per_round, following, run.seed
+                )
+                cohorts.append(
+                    {client: (fleet.profiles[client], drawn[client]) for client in drawn}
+                )
+                if ahead:
+                    # A later round that cannot be planned is told of when it comes, after those
+                    # before it; the present one is planned again, and fails there if it does here.
+                    with suppress(Exception):
+                        executor.expect(assignments_of(following, cohorts[-1], strategy, settings))
+            cohort = cohorts.popleft()
+            if isinstance(clients, LazyClients):
+                clients.hold(cohort)
+            outcome = run_round(number, params, cohort, strategy, executor, settings)
+            params = dict(outcome.params)
+            _wait_for(device)  # else what is left of the training would count as evaluation
+            executed = time.perf_counter()
+            if train is not None:
+                trained = evaluator.score(params, train)
+            else:
+                trained = evaluator.score_each(params, clients.values())
+            tested = evaluator.score(params, test) if test is not None else None
+            ended = time.perf_counter()
+            record = RoundRecord(
+                number=number,
+                seconds=outcome.seconds,
+                deadline=fleet.deadline,
+                clients=outcome.clients,
+                rejected=outcome.rejected,
+                train_loss=trained.loss,
+                train_accuracy=trained.accuracy,
+                test_loss=tested.loss if tested else None,
+                test_accuracy=tested.accuracy if tested else None,
+                wall_seconds=ended - began,
+                training_seconds=outcome.training_seconds,
+                selection_seconds=executor.selection.work - before.work,
+                waited_seconds=executor.selection.waited - before.waited,
+                evaluation_seconds=ended - executed,
             )
-            cohorts.append({client: (fleet.profiles[client], drawn[client]) for client in drawn})
-            if ahead:
-                executor.expect(assignments_of(following, cohorts[-1], strategy, settings))
-        cohort = cohorts.popleft()
-        if isinstance(clients, LazyClients):
-            clients.hold(cohort)
-        outcome = run_round(number, params, cohort, strategy, executor, settings)
-        params = dict(outcome.params)
-        _wait_for(device)  # else what is left of the training would count as evaluation
-        executed = time.perf_counter()
-        if train is not None:
-            trained = evaluator.score(params, train)
-        else:
-            trained = evaluator.score_each(params, clients.values())
-        tested = evaluator.score(params, test) if test is not None else None
-        ended = time.perf_counter()
-        record = RoundRecord(
-            number=number,
-            seconds=outcome.seconds,
-            deadline=fleet.deadline,
-            clients=outcome.clients,
-            rejected=outcome.rejected,
-            train_loss=trained.loss,
-            train_accuracy=trained.accuracy,
-            test_loss=tested.loss if tested else None,
-            test_accuracy=tested.accuracy if tested else None,
-            wall_seconds=ended - began,
-            training_seconds=outcome.training_seconds,
-            selection_seconds=executor.selection.work - before.work,
-            waited_seconds=executor.selection.waited - before.waited,
-            evaluation_seconds=ended - executed,
-        )
-        yield record, {name: value.cpu() for name, value in params.items()}
+            yield record, {name: value.cpu() for name, value in params.items()}
 
 
 def _evaluator(task: Task, device: torch.device, threads: int) -> Evaluator:
     """Forward passes on every core that may be used; a GPU has enough to do with one."""
     count = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
-    return Evaluator([scores_of(copy.deepcopy(task), device) for _ in range(count)])
+    return Evaluator([scores_of(task, device) for _ in range(count)])
 
 
 def _wait_for(device: torch.device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedcore import plugins
 from fedcore.coreset.budget import (
     capacity,
     coreset_budget,
@@ -67,6 +68,8 @@ def build(
             f"below_one_pass must be one of {', '.join(BELOW_ONE_PASS)}, got {below_one_pass!r}"
         )
 
+    by_losses = getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False)
+
     def coreset(budget: int, stand_in: str) -> CoresetSpec:
         return CoresetSpec(budget, selector, stand_in, Weighting(weighting))
 
@@ -99,7 +102,7 @@ def build(
         if below_one_pass == "sit-out":
             return SIT_OUT
         by_inputs = proxy == STATIC if below_one_pass == "auto" else below_one_pass == STATIC_WAY
-        if by_inputs:  # 4.4 a): distances between inputs need no pass over the model
+        if by_inputs and not by_losses:  # 4.4 a): inputs' distances need no pass over the model
             budget, times = static_coreset_budget(client, deadline, epochs, coreset_epochs)
             if budget == 0:
                 return SIT_OUT
