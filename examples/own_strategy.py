@@ -4,12 +4,13 @@
 
 A slow client here trains on a random coreset from the first epoch on, so it never makes a full
 pass. ``build`` takes whatever options of ``fedcore compare`` it names. ``plan`` may be called more
-than once for a client and a round, and rounds ahead: it decides by its arguments alone.
+than once for a client and a round, and rounds ahead: it decides by its arguments alone. Copied to
+``src/fedcore/strategies/`` the file is one of the strategies that ``fedcore list`` shows.
 """
 
-from fedcore import ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Strategy
 from fedcore.coreset.budget import capacity, full_set_fits
 from fedcore.server.aggregate import aggregation as by_name
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Strategy
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -18,8 +19,11 @@ def build(*, aggregation: str = "mean") -> Strategy:
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         if full_set_fits(client, deadline, epochs):
             return LocalPlan((Phase(epochs),), Path.FULL)
-        budget = max(1, capacity(client, deadline) // epochs)
-        affordable = min(epochs, capacity(client, deadline) // budget)
+        most = capacity(client, deadline)  # samples that fit before the deadline
+        if most == 0:
+            return SIT_OUT
+        budget = max(1, most // epochs)
+        affordable = min(epochs, most // budget)  # fewer epochs where not one sample fits in each
         coreset = CoresetSpec(budget, selector="uniform", proxy="input")
         return LocalPlan((Phase(affordable, coreset),), Path.STATIC_CORESET)
 

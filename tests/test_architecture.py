@@ -53,6 +53,11 @@ def test_imports_point_downwards(path):
         assert other == part or LAYERS[other] < LAYERS[part], f"{part} must not import {other}"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*_strategy.py")), ids=str)
+def test_an_example_imports_what_it_may_as_a_part_of_the_package(path):
+    assert all(LAYERS[other] < LAYERS["strategies"] for other in own_parts(path))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_a_file_can_be_read_in_one_sitting(path):
     assert len(path.read_text().splitlines()) <= 300

@@ -1,5 +1,8 @@
 """What every coreset method must do, whatever its name."""
 
+import inspect
+import pathlib
+
 import numpy as np
 import pytest
 import torch
@@ -85,3 +88,10 @@ def test_no_labels_at_all(name):
     candidates = Candidates(space, losses=torch.rand(20))
     found = plugins.load("selector", name).select(candidates, 6, np.random.default_rng(0))
     check(found, 20, 6)
+
+
+def test_it_is_called_as_the_page_on_architecture_says(name):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "architecture.md"
+    signature = inspect.signature(plugins.load("selector", name).select)
+    written = ", ".join(map(str, signature.parameters.values())).replace("'", "")
+    assert f"`select({written}) -> {signature.return_annotation}`" in page.read_text()

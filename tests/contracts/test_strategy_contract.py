@@ -1,4 +1,6 @@
-"""What every strategy must do, whatever its name."""
+"""What every strategy must do, whatever its name; the examples too, for they get copied."""
+
+import pathlib
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 from fedcore import plugins
 from fedcore.types import ClientProfile, LocalPlan, LocalUpdate, Path, Strategy
 
-pytestmark = pytest.mark.parametrize("name", plugins.names("strategy"))
+EXAMPLES = sorted((pathlib.Path(__file__).parents[2] / "examples").glob("*_strategy.py"))
+
+pytestmark = pytest.mark.parametrize("name", [*plugins.names("strategy"), *map(str, EXAMPLES)])
 
 profiles = st.builds(ClientProfile, st.integers(1, 5000), st.floats(0.01, 50))
 deadlines = st.floats(0.01, 1e5)

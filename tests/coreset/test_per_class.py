@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.per_class import select_per_class, split_budget
-from fedcore.coreset.selectors import uniform
+from fedcore.coreset.selectors import kmedoids, uniform, uniform_plain
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12).filter(any), st.integers(1, 200))
@@ -40,3 +41,23 @@ def test_samples_of_a_class_without_a_share_still_count():
     found = select_per_class(uniform.select, candidates, 2, np.random.default_rng(0))
     assert len(found.indices) == 2
     assert found.weights.sum() == 12
+
+
+def test_every_sample_is_assigned_to_the_nearest_chosen_one_of_its_class():
+    draw = np.random.default_rng(1)
+    points = torch.from_numpy(draw.normal(size=(40, 3))).float()
+    labels = torch.from_numpy(draw.permutation(np.arange(40) % 4))
+    labels[labels == 3] = torch.arange(10) % 3
+    labels[17] = 9  # a class of one, which is all chosen
+    found = select_per_class(kmedoids.select, Candidates(Euclidean(points), labels), 9, draw)
+    distance = torch.cdist(points.double(), points[found.indices].double())
+    distance[labels[:, None] != labels[found.indices][None, :]] = float("inf")
+    assert torch.equal(found.assignment, distance.argmin(dim=1))
+    assert torch.equal(torch.bincount(found.assignment).double(), found.weights)
+    assert float(distance.min(dim=1).values.sum()) == pytest.approx(found.objective, rel=1e-5)
+
+
+def test_where_nobody_stands_for_anybody_there_is_no_assignment():
+    candidates = Candidates(Euclidean(torch.arange(12.0).reshape(12, 1)), torch.arange(12) % 2)
+    found = select_per_class(uniform_plain.select, candidates, 4, np.random.default_rng(0))
+    assert found.assignment is None

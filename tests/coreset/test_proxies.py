@@ -3,6 +3,7 @@ import torch
 
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import PROXIES, HeadGradients, space_of
+from fedcore.errors import BadOption
 
 
 def seen(size=7):
@@ -38,6 +39,12 @@ def test_each_space_has_the_distances_of_the_vectors_it_stands_for(bias):
     for proxy, written_out in vectors.items():
         space = space_of(proxy, gradients, weight, bias=bias)
         assert torch.allclose(pairwise(space), torch.cdist(written_out, written_out), atol=1e-4)
+
+
+@pytest.mark.parametrize("proxy", ["logit", "gradient", "input", "none", ""])
+def test_a_proxy_that_looks_at_no_gradients_has_no_space(proxy):
+    with pytest.raises(BadOption, match=f"last-layer-input, logits, last-layer .*got '{proxy}'"):
+        space_of(proxy, seen(), torch.zeros(3, 5), bias=True)
 
 
 def test_gathered_rows_stand_in_the_order_of_the_samples():

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import fedcore
 from fedcore import OuterProduct, coreset_for, select_coreset
@@ -56,6 +56,14 @@ def test_a_permutation_changes_nothing_but_the_order(selector):
 def test_assignment_only_on_request():
     assert select_coreset(points(), 5).assignment is None
     assert select_coreset(points(), 5, assignment=True).assignment.shape == (50,)
+
+
+@pytest.mark.parametrize("selector", ["kmedoids-per-class", "kmedoids-same-label"])
+def test_assignment_within_classes(selector):
+    labels = np.arange(50) % 3
+    found = select_coreset(points(), 8, labels=labels, selector=selector, assignment=True)
+    assert np.array_equal(labels[found.indices[found.assignment]], labels)
+    assert np.array_equal(np.bincount(found.assignment), found.weights)
 
 
 def test_a_space_goes_in_as_it_is():
@@ -148,3 +156,167 @@ def test_an_unknown_proxy_is_refused():
 def test_inputs_without_labels_are_refused():
     with pytest.raises(BadData, match="50 inputs but 3 labels"):
         coreset_for(model(), (points(), np.zeros(3, int)), 5)
+
+
+def test_numpys_own_types_give_the_coreset_of_torchs():
+    x, y = points(60), np.arange(60) % 3
+    expected = coreset_for(model(), (torch.from_numpy(x), torch.from_numpy(y)), 12)
+    for inputs in (x.astype(np.float64), x.astype(np.float32), x[::-1][::-1]):
+        for kind in (np.int32, np.uint8, np.int64):
+            found = coreset_for(model(), (inputs, y.astype(kind)), 12)
+            assert torch.equal(found.indices, expected.indices)
+
+
+def test_inputs_get_the_models_precision():
+    x, y = points(60), np.arange(60) % 3
+    for kind in (torch.float64, torch.bfloat16):
+        assert coreset_for(model().to(kind), (x, y), 12).weights.sum() == 60
+
+
+def test_a_loader_gives_the_coreset_of_its_dataset():
+    data = TensorDataset(torch.from_numpy(points(60)), torch.arange(60) % 3)
+    found = coreset_for(model(), DataLoader(data, batch_size=9), 12)
+    assert torch.equal(found.indices, coreset_for(model(), data, 12).indices)
+
+
+class Counter(nn.Module):
+    """Writes to a buffer of its own in every pass, in either mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x):
+        self.passes += 1
+        return x
+
+
+def network_with_buffers():
+    torch.manual_seed(0)
+    layers = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.5), Counter(), nn.Linear(6, 3)
+    network = nn.Sequential(*layers).train()
+    network[1].eval()  # a frozen layer in a model that trains
+    return network
+
+
+def state(network):
+    values = {name: value.clone() for name, value in network.state_dict().items()}
+    return values, [module.training for module in network.modules()]
+
+
+def same(first, second):
+    equal = all(torch.equal(first[0][name], second[0][name]) for name in first[0])
+    return equal and first[1] == second[1]
+
+
+@pytest.mark.parametrize("proxy", ["input", "logits", "last-layer-input", "last-layer"])
+def test_a_model_with_buffers_and_dropout_is_looked_at_and_left_alone(proxy):
+    network, data = network_with_buffers(), (points(60), np.arange(60) % 3)
+    before = state(network)
+    first = coreset_for(network, data, 12, proxy=proxy)
+    assert same(before, state(network))
+    again = coreset_for(network, data, 12, proxy=proxy, batch_size=7)
+    assert torch.equal(first.indices, again.indices)
+    assert all(value.grad is None for value in network.parameters())
+    assert not network[4]._forward_hooks
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (points(60), np.arange(60) % 4),
+        (points(60, dimension=5), np.arange(60) % 3),
+        (np.where(np.arange(60)[:, None] == 50, np.nan, points(60)), np.arange(60) % 3),
+    ],
+)
+def test_a_model_is_left_alone_by_an_error_too(data):
+    network = network_with_buffers()
+    before = state(network)
+    with pytest.raises(BadData):
+        coreset_for(network, data, 12, batch_size=16)
+    assert same(before, state(network))
+
+
+def test_a_coreset_where_gradients_are_switched_off():
+    data = points(60), np.arange(60) % 3
+    with torch.no_grad():
+        found = coreset_for(model(), data, 12)
+    assert torch.equal(found.indices, coreset_for(model(), data, 12).indices)
+
+
+def test_own_labels_go_before_those_of_the_data():
+    data = points(60), np.arange(60) % 3
+    for proxy in ("input", "logits"):
+        found = coreset_for(
+            model(), data, 6, proxy=proxy, labels=np.arange(60) // 10, selector="kmedoids-per-class"
+        )
+        assert sorted((found.indices // 10).tolist()) == list(range(6))
+
+
+@pytest.mark.parametrize("proxy", ["logits", "last-layer-input", "last-layer"])
+def test_a_head_whose_weight_is_computed(proxy):
+    plain, data = model(), (points(60), np.arange(60) % 3)
+    expected = coreset_for(plain, data, 12, proxy=proxy)
+    nn.utils.parametrizations.weight_norm(plain[2])
+    found = coreset_for(plain, data, 12, proxy=proxy)
+    # The weight differs by rounding, and the order in which points are tried hangs on every bit.
+    assert found.objective == pytest.approx(expected.objective, rel=0.05)
+
+
+def test_one_number_an_input():
+    x = np.array([0.0, 1, 2, 10, 11])
+    assert coreset_for(model(), (x, np.zeros(5, int)), 2, proxy="input").weights.tolist() == [3, 2]
+
+
+def broken(value):
+    network = model()
+    with torch.no_grad():
+        network[2].weight[0, 0] = value
+    return network
+
+
+class Tokens(nn.Module):
+    """A last layer that sees every token of a sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.head(x.reshape(len(x), 2, 2)).mean(dim=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "sentence"),
+    [
+        ({}, {"batch_size": 0}, BadOption, "batch_size must be at least 1, got 0"),
+        ({}, {"batch_size": -1}, BadOption, "batch_size must be at least 1, got -1"),
+        ({}, {"batch_size": 1.5}, BadOption, "batch_size must be a whole number of samples"),
+        ({}, {"proxy": "input", "batch_size": 0}, BadOption, "batch_size must be at least 1"),
+        ({"budget": 0}, {}, BadOption, "budget must be at least 1, got 0"),
+        ({"data": (points()[:0], [])}, {}, BadData, "at least one sample, got none"),
+        ({"data": (points()[:0], [])}, {"proxy": "input"}, BadData, "at least one sample"),
+        ({"labels": np.full(50, 3)}, {}, BadData, "labels must be from 0 to 2.*got 3"),
+        ({"labels": np.full(50, -100)}, {}, BadData, "labels must be from 0 to 2.*got -100"),
+        ({"labels": np.zeros(50)}, {}, BadData, "labels must be whole numbers, got torch.float64"),
+        ({"data": (points(), np.zeros(50, int), 1)}, {}, BadData, "got a tuple of 3"),
+        ({"model": nn.Identity()}, {}, BadOption, "needs a model with an nn.Linear"),
+        ({"model": nn.Conv2d(1, 2, 3)}, {}, BadOption, "without one; use proxy 'input'"),
+        ({"model": nn.Linear}, {}, BadOption, "model must be an nn.Module"),
+        ({"model": "resnet"}, {}, BadOption, "model must be an nn.Module, got 'resnet'"),
+        ({"model": broken(np.nan)}, {}, BadData, "model must give finite scores"),
+        ({"model": nn.Linear(9, 3)}, {}, BadData, r"model fails on inputs of shape \(2, 4\)"),
+        ({"data": (points().astype(int), np.zeros(50, int))}, {}, BadData, "cast them to floating"),
+        ({"model": Tokens()}, {}, BadOption, "not one row a sample"),
+        (
+            {"model": nn.Sequential(nn.Linear(4, 3), nn.Flatten(0))},
+            {},
+            BadOption,
+            r"class scores \[batch, classes\], got shape \(6,\)",
+        ),
+    ],
+)
+def test_a_bad_model_or_dataset_is_one_sentence(arguments, options, error, sentence):
+    data = arguments.get("data", (points(), arguments.get("labels", np.arange(50) % 3)))
+    with pytest.raises(error, match=sentence):
+        coreset_for(arguments.get("model", model()), data, arguments.get("budget", 5), **options)

@@ -84,3 +84,8 @@ def test_presets():
     assert "seed" not in hyperparameters("paper", 1, 1)
     assert hyperparameters("authors-code", 0, 0)["seed"] == (2,)
     assert "seed" not in hyperparameters("authors-code", 3, 0)
+
+
+def test_another_seed_draws_other_sizes():
+    first, other = (load(clients=5, dimension=4, seed=seed) for seed in (0, 1))
+    assert len(first.clients[0]) != len(other.clients[0])

@@ -30,3 +30,12 @@ def test_the_own_strategy_is_a_strategy():
     strategy = plugins.load("strategy", path).build()
     plan = strategy.plan(ClientProfile(100, 1.0), 99.0, 10)
     assert plan.work(100) == 90
+
+
+def test_who_has_no_time_for_a_sample_sits_out():
+    from fedcore import plugins
+    from fedcore.types import SIT_OUT, ClientProfile
+
+    strategy = plugins.load("strategy", str(ROOT / "examples" / "own_strategy.py")).build()
+    assert strategy.plan(ClientProfile(100, 1.0), 0.5, 10) == SIT_OUT
+    assert strategy.plan(ClientProfile(100, 1.0), 7.0, 10).work(100) == 7

@@ -36,6 +36,10 @@ def _check(coreset: Coreset, size: int, budget: int, selector: str) -> None:
     Raises:
         BadOption: If samples or weights are not those of a coreset.
     """
+    if not isinstance(coreset, Coreset):  # whose method it is may not know our types
+        raise BadOption(
+            f"selector {selector!r} must return a Coreset, got a {type(coreset).__name__}"
+        )
     indices, weights = coreset.indices, coreset.weights
     chosen = len(indices)
     if not 0 < chosen <= budget or len(weights) != chosen:

@@ -59,7 +59,28 @@ def select_per_class(
         return nearest_counts(candidates.space, chosen)
     weights = torch.cat([part.weights for part in parts])[order]
     objective = sum(part.objective or 0.0 for part in parts)
-    return finish(candidates.space, chosen, weights, objective, None)
+    assignment = _assignment(served, parts, order)
+    return finish(candidates.space, chosen, weights, objective, assignment)
+
+
+def _assignment(served: list[Tensor], parts: list[Coreset], order: Tensor) -> Tensor | None:
+    """[n] place among all chosen of the one that stands for a sample in its own class.
+
+    Args:
+        served: positions of each class's samples; together they are all samples.
+        parts: the coreset of each class.
+        order: [b] the chosen of all classes, one class after the other, in the order of position.
+    """
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=order.device)
+    assignment = torch.empty(sum(map(len, served)), dtype=torch.int64, device=order.device)
+    before = 0
+    for own, part in zip(served, parts, strict=True):
+        if part.assignment is None:  # a method in which nobody stands for anybody
+            return None
+        assignment[own] = place[part.assignment + before]
+        before += len(part.indices)
+    return assignment
 
 
 def _within(
@@ -68,5 +89,6 @@ def _within(
     """The coreset of one class."""
     if share == len(own):
         everything = torch.arange(share, device=own.device)
-        return Coreset(everything, torch.ones_like(everything, dtype=torch.float64), 0.0)
+        ones = torch.ones_like(everything, dtype=torch.float64)
+        return Coreset(everything, ones, 0.0, 0.0, everything)
     return select(candidates.take(own), share, generator)

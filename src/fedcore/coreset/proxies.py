@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct, residual_metric
+from fedcore.errors import BadOption
 
 STATIC = "input"
 LAST_LAYER_INPUT = "last-layer-input"
@@ -65,4 +66,7 @@ def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> 
         return residual_metric(seen.residuals, weight)
     if proxy == LAST_LAYER:
         return OuterProduct(seen.residuals, seen.inputs, bias)
-    return Euclidean(seen.residuals)
+    if proxy == LOGITS:
+        return Euclidean(seen.residuals)
+    known = ", ".join(name for name in PROXIES if name != STATIC)
+    raise BadOption(f"proxy must be one of {known} to look at gradients, got {proxy!r}")

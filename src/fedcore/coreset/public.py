@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,18 +11,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
+from fedcore.coreset.batches import batches
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.checks import (
+    as_space,
+    check_selector,
+    classes_of,
+    losses_of,
+    positions,
+    time_limit,
+    whole_number,
+)
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
-from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, space_of
+from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients, space_of
 from fedcore.errors import BadData, BadOption
 from fedcore.task import Task
-from fedcore.types import Coreset
+from fedcore.types import Coreset, Params
 
 Gradients = Tensor | NDArray[Any] | Metric
+SAMPLES = " of samples"
 
 
 def select_coreset(
@@ -48,7 +60,8 @@ def select_coreset(
         seed: of selectors that draw.
         start: indices of an earlier coreset to begin with (k-medoids).
         seconds: wall-clock limit (k-medoids); the best answer so far when it is spent.
-        assignment: whether to say which chosen sample stands for each sample.
+        assignment: whether to say which chosen sample stands for each sample, where the selector
+            counts samples for one another.
 
     Returns:
         Sorted ``indices``, their ``weights`` (Σ = n), the k-medoids ``objective`` where the
@@ -59,16 +72,18 @@ def select_coreset(
     >>> found.indices.tolist(), found.weights.tolist()
     ([1, 4], [3.0, 3.0])
     """
-    space = _space(gradients)
-    _check_budget(budget)
+    space = as_space(gradients)
+    size = whole_number("budget", budget, 1, SAMPLES)
     candidates = Candidates(
         space,
-        labels=_per_sample("labels", labels, space),
-        losses=_per_sample("losses", losses, space),
-        start=None if start is None else torch.as_tensor(start),
-        seconds=seconds,
+        labels=classes_of(labels, space),
+        losses=losses_of(losses, space),
+        start=positions(start, len(space)),
+        seconds=time_limit(seconds),
     )
-    found = build_coreset(candidates, int(budget), selector, np.random.default_rng(seed))
+    check_selector(selector, candidates.labels)
+    generator = np.random.default_rng(whole_number("seed", seed, 0))
+    found = build_coreset(candidates, size, selector, generator)
     found = replace(found, assignment=found.assignment if assignment else None)
     return found if isinstance(gradients, Tensor | Euclidean | OuterProduct) else _numpy(found)
 
@@ -82,7 +97,7 @@ def _numpy(found: Coreset) -> Coreset[NDArray[Any]]:
 
 def coreset_for(
     model: nn.Module,
-    dataset: Dataset[Any] | tuple[Any, Any],
+    dataset: Dataset[Any] | Iterable[Any],
     budget: int,
     *,
     proxy: str = LAST_LAYER_INPUT,
@@ -93,11 +108,14 @@ def coreset_for(
     """A coreset of a dataset for a torch classifier as it stands.
 
     One forward pass over the data, and the gradient of the last linear layer's output: what
-    comes before that layer is never differentiated.
+    comes before that layer is never differentiated. The pass is made as for evaluation, so
+    dropout draws nothing and batch normalisation uses its running statistics.
 
     Args:
-        model: maps a batch of inputs to class scores; its mode and parameters stay as they are.
-        dataset: a torch dataset of (input, label), or a pair of arrays.
+        model: maps a batch of inputs to class scores; its mode, parameters and buffers stay as
+            they are.
+        dataset: a pair of arrays (inputs, labels); a torch dataset of (input, label); or a
+            DataLoader that does not shuffle. Floating-point inputs get the model's precision.
         budget: how many samples to keep.
         proxy: what stands in for gradients; 'fedcore compare --help' lists them.
         head: name of the last linear layer, if it is not the last ``nn.Linear``.
@@ -106,70 +124,91 @@ def coreset_for(
     """
     if proxy not in PROXIES:
         raise BadOption(f"proxy must be one of {', '.join(PROXIES)}, got {proxy!r}")
+    whole_number("budget", budget, 1, SAMPLES)  # before the pass, which takes a while
+    size = whole_number("batch_size", batch_size, 1, SAMPLES)
     if proxy == STATIC:
-        inputs, labels = zip(*_batches(dataset, batch_size), strict=True)
-        return select_coreset(
-            torch.cat(inputs).flatten(1), budget, labels=torch.cat(labels), **options
+        inputs, labels = zip(*batches(dataset, size), strict=True)
+        options = {"labels": torch.cat(labels), **options}
+        rows = torch.cat(inputs)
+        return select_coreset(rows.reshape(len(rows), -1), budget, **options)
+    if not isinstance(model, nn.Module):
+        raise BadOption(f"model must be an nn.Module, got {model!r}")
+    task = Task(model, head, averaged=False)
+    if task.head_width == 0:
+        raise BadOption(
+            f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, got a "
+            f"{type(model).__name__} without one; use proxy {STATIC!r}"
         )
-    task = Task(model, head)
-    params = dict(model.named_parameters())
-    device = next(iter(params.values())).device
-    labels_seen: list[Tensor] = []
-
-    def moved() -> Iterator[tuple[Tensor, Tensor]]:
-        for x, y in _batches(dataset, batch_size):
-            labels_seen.append(y)
-            yield x.to(device), y.to(device)
-
-    seen = head_gradients(task, params, moved())
-    space = space_of(proxy, seen, task.head_weight(params).detach(), bias=task.head_has_bias)
-    options = {"labels": torch.cat(labels_seen), "losses": seen.losses, **options}
+    with _evaluating(model) as state, torch.enable_grad():
+        weight = task.head_weight(state).detach()
+        seen, labels_seen = _pass(task, state, dataset, size)
+    space = space_of(proxy, seen, weight, bias=task.head_has_bias)
+    options = {"labels": labels_seen, "losses": seen.losses, **options}
     return select_coreset(space, budget, **options)
 
 
-def _space(gradients: Gradients) -> Metric:
-    if isinstance(gradients, Euclidean | OuterProduct):
-        space: Metric = gradients
-    else:
-        rows = gradients if isinstance(gradients, Tensor) else np.asarray(gradients)
-        if not isinstance(rows, Tensor) and rows.dtype.kind not in "fiub":
-            raise BadData(f"gradients must be numbers, got {rows.dtype}")
-        if rows.ndim == 1:  # one number per sample
-            rows = rows[:, None]
-        try:
-            space = Euclidean(rows)
-        except ValueError as error:
-            raise BadData(str(error).replace("points", "gradients", 1)) from None
-    if len(space) == 0:
-        raise BadData("gradients must hold at least one sample, got none")
-    return space
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[Params]:
+    """The model in evaluation mode, and the parameters and buffers it computes with.
+
+    Buffers are copies, so a layer that writes to its own leaves the model's alone.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        model.eval()
+        yield {**dict(model.named_parameters()), **buffers}
+    finally:
+        for module, training in modes:  # one by one: frozen parts may differ from the whole
+            module.training = training
 
 
-def _check_budget(budget: Any) -> None:
-    if isinstance(budget, bool) or not isinstance(budget, int | np.integer):
-        raise BadOption(f"budget must be a whole number of samples, got {budget!r}")
-    if budget < 1:
-        raise BadOption(f"budget must be at least 1, got {budget}")
+def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradients, Tensor]:
+    """Gradients of all samples at the last layer, and their labels."""
+    first = next(value for value in task.model.parameters() if value.is_floating_point())
+    labels: list[Tensor] = []
 
+    def moved() -> Iterator[tuple[Tensor, Tensor]]:
+        classes = 0
+        for x, y in batches(dataset, size, first.dtype):
+            inputs = x.to(first.device)
+            classes = classes or _count_classes(task, state, inputs)
+            # On a GPU a label out of range would end the process, not the call.
+            outside = y[(y < 0) | (y >= classes)]
+            if len(outside):
+                raise BadData(
+                    f"labels must be from 0 to {classes - 1}, for the model has {classes} "
+                    f"classes, got {int(outside[0])}"
+                )
+            labels.append(y)
+            yield inputs, y.to(first.device)
 
-def _per_sample(name: str, values: Any, space: Metric) -> Tensor | None:
-    if values is None:
-        return None
-    tensor = torch.as_tensor(values)
-    if tensor.shape != (len(space),):
+    seen, own = head_gradients(task, state, moved()), torch.cat(labels)
+    finite = torch.isfinite(seen.residuals).all(dim=1)
+    if not bool(finite.all()):
         raise BadData(
-            f"{name} must be one value per sample ({len(space)}), got shape {tuple(tensor.shape)}"
+            "model must give finite scores, but its gradient of sample "
+            f"{int((~finite).nonzero()[0])} is not; see whether its training diverged"
         )
-    return tensor.to(space.factors[0].device)
+    return seen, own
 
 
-def _batches(dataset: Any, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    if isinstance(dataset, tuple):
-        x, y = (torch.as_tensor(part) for part in dataset)
-        if len(x) != len(y):
-            raise BadData(f"dataset has {len(x)} inputs but {len(y)} labels; each needs one")
-        for start in range(0, len(y), batch_size):
-            yield x[start : start + batch_size], y[start : start + batch_size]
-    else:
-        for x, y in DataLoader(dataset, batch_size=batch_size):
-            yield x, torch.as_tensor(y)
+def _count_classes(task: Task, state: Params, x: Tensor) -> int:
+    """How many classes the model scores, by two samples; a model that cannot read them says so."""
+    some = x[:2]
+    try:
+        scores = task.logits(state, some)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError) as error:
+        whole = "" if some.is_floating_point() else "cast them to floating point, or see: "
+        raise BadData(
+            f"model fails on inputs of shape {tuple(some.shape)} and type {some.dtype}; "
+            f"{whole}{error}"
+        ) from error
+    if scores.ndim != 2 or len(scores) != len(some):
+        raise BadOption(
+            f"model must map a batch to class scores [batch, classes], got shape "
+            f"{tuple(scores.shape)} for {len(some)} samples"
+        )
+    return scores.shape[1]

@@ -7,6 +7,8 @@ from fedcore.coreset.per_class import select_per_class
 from fedcore.coreset.selectors import kmedoids
 from fedcore.types import Coreset, Generator
 
+NEEDS_LABELS = True  # `select_coreset` refuses to do without
+
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """Eq. 5 for every class alone; never more than ``budget`` in all.

@@ -8,6 +8,8 @@ from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.selectors.kmedoids import solve_medoids
 from fedcore.types import Coreset, Generator
 
+NEEDS_LABELS = True  # `select_coreset` refuses to do without
+
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """Eq. 5 with d_jk = ∞ between classes: classes that need more medoids get more.
