@@ -1,5 +1,6 @@
 import pytest
 
+from fedcore.report.output import PICTURES
 from fedcore.report.plots import draw_all
 
 SIGNATURE = b"\x89PNG"
@@ -33,6 +34,7 @@ def row(strategy, number, time=0.9, accuracy=0.5, loss=1.0, stragglers=30.0, see
 )
 def test_every_kind_of_result_can_be_drawn(rows, tmp_path):
     paths = draw_all(rows, tmp_path)
+    assert tuple(path.name for path in paths) == PICTURES  # so that --overwrite knows them
     assert [path.name for path in paths] == [
         "loss.png",
         "accuracy_by_round.png",
