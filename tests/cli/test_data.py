@@ -113,6 +113,12 @@ def test_stats_show_the_papers_row_and_ours_and_a_histogram():
     assert "█" in output
 
 
+def test_a_note_on_the_benchmarks_seed_is_not_shown_for_another(monkeypatch):
+    monkeypatch.setattr(mnist, "client_sizes", lambda **options: [1, 2, 3])
+    assert "Seed 7992 was searched for" in ask("data", "stats", "mnist")
+    assert "7992" not in ask("data", "stats", "mnist", "--seed", 17112, "--data", "sigma=1.7")
+
+
 def test_stats_take_options_and_draw(tmp_path):
     pytest.importorskip("matplotlib")
     write_leaf(tmp_path / "all.json")

@@ -167,7 +167,7 @@ def test_a_link_to_a_folder_is_the_folder(tmp_path):
 
 def test_a_link_to_itself_is_one_sentence(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(BadOption, match="cannot be (read|written)"):
+    with pytest.raises(BadOption, match=r"cannot be (read|written)"):
         OutputFolder.create(tmp_path / "loop", JOB)
 
 

@@ -51,6 +51,25 @@ def dataset_options(texts: list[str]) -> dict[str, Any]:
     return dict(_pair(text) for text in texts)
 
 
+def check_folder(out: Path | None, *, overwrite: bool, resume: bool) -> None:
+    """Refuse ways to use a folder that exclude each other, or that have no folder."""
+    if overwrite and resume:
+        raise BadOption(
+            "overwrite replaces the job in --out and resume goes on with it; leave out one of them"
+        )
+    if out is None and (overwrite or resume):
+        name = "overwrite" if overwrite else "resume"
+        raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
+
+
+def check_one_strategy(strategy: str) -> None:
+    """Refuse a list where one strategy is trained."""
+    if "," in strategy:
+        raise BadOption(
+            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
+        )
+
+
 def _hyperparameters(benchmark: str, preset: str) -> Any:
     return _benchmark.find(benchmark).hyperparameters(preset)
 
