@@ -144,6 +144,20 @@ def test_stats_of_missing_files_say_where_they_belong(tmp_path):
         ask("data", "stats", "mnist", "--data-dir", tmp_path)
 
 
+def test_missing_files_are_to_be_fetched_to_where_they_were_looked_for(tmp_path):
+    there = tmp_path / "my data"
+    with pytest.raises(DatasetUnavailable, match=f"fetch mnist --data-dir '{there}''"):
+        ask("data", "stats", "mnist", "--data-dir", there)
+    with pytest.raises(DatasetUnavailable, match="fetch mnist', or"):
+        ask("data", "stats", "mnist")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_is_none_is_one_sentence(seed):
+    with pytest.raises(BadOption, match="seed must be at"):
+        ask("data", "stats", "synthetic-1-1", "--seed", seed)
+
+
 def test_an_experiment_finds_its_data_by_data_dir(tmp_path):
     write_leaf(tmp_path / "all.json")
     output = ask(

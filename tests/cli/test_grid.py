@@ -84,3 +84,16 @@ def test_a_fleet_that_cannot_be_is_found_before_anything_is_written(tmp_path, mo
         run_grid(changed(stragglers=(10.0, 30.0), seed=(0, 1)), tmp_path / "new")
     assert asked == [(10, 0), (10, 1), (30, 0), (30, 1)]
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("selection", ["uniform", "uniform-by-round"])
+def test_a_cohort_larger_than_the_fleet_is_told(caplog, selection):
+    prepare(changed(selection=selection, clients_per_round=50))
+    assert caplog.messages == [
+        "clients_per_round is 50, but there are 4 clients: all of them train in every round"
+    ]
+
+
+def test_a_cohort_drawn_with_replacement_may_be_of_any_size(caplog):
+    prepare(changed(clients_per_round=50))
+    assert caplog.messages == []

@@ -23,6 +23,7 @@ from rich.table import Table
 from fedcore import plugins
 from fedcore.cli.consoles import plain_console
 from fedcore.errors import BadOption
+from fedcore.values import LARGEST_LEGACY_SEED, at_least
 
 if TYPE_CHECKING:
     from fedcore.data._benchmark import Benchmark
@@ -113,6 +114,7 @@ def stats(
     benchmark = _benchmark.find(name)
     if seed is None:
         seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
+    at_least(0, LARGEST_LEGACY_SEED)("seed", seed)
     options = dataset_options(data or [])
     sizes = benchmark.client_sizes(seed=seed, data_dir=data_dir, options=options)
     console = plain_console()

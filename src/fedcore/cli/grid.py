@@ -6,6 +6,7 @@ Needs neither typer nor rich, so that it also runs on machines that have torch a
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from fedcore.report.summary import summary
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
 from fedcore.types import RunKey, TrainingSettings
+
+log = logging.getLogger(__name__)
 
 Tell = Callable[[RunKey, int], None]  # which run, how many of its rounds are done
 
@@ -78,6 +81,13 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
         options=experiment.data,
     )
+    asked, there = experiment.clients_per_round, len(dataset.clients)
+    if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
+        log.warning(
+            "clients_per_round is %d, but there are %d clients: all of them train in every round",
+            asked,
+            there,
+        )
     federations = {
         seed: federation_from_model(dataset, experiment.model, seed) for seed in experiment.seed
     }

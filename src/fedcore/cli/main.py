@@ -16,6 +16,7 @@ from fedcore.cli.options import (
     check_folder,
     check_one_strategy,
     experiment_from,
+    flowing,
     with_experiment_options,
 )
 from fedcore.errors import FedCoreError, Interrupted
@@ -27,11 +28,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
-    help="""Federated learning whose rounds end on time: slow clients train on coresets.
+    help=flowing(
+        """Federated learning whose rounds end on time: slow clients train on coresets.
 
-    Start with [bold]fedcore compare --out runs/first[/bold]: four ways to deal with slow clients on
-    one benchmark, as tables and plots.
-    """,
+        Start with [bold]fedcore compare --out runs/first[/bold]: four ways to deal with slow
+        clients on one benchmark, as tables and plots.
+        """
+    ),
 )
 
 app.add_typer(data_app, name="data")

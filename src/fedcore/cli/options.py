@@ -30,9 +30,20 @@ def with_experiment_options(
         parameters = [*own, *added]
         command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
+        command.__doc__ = flowing(command.__doc__ or "")
         return command
 
     return decorate
+
+
+def flowing(text: str) -> str:
+    r"""A text whose paragraphs are one line each, for the terminal to break where it must.
+
+    >>> flowing("One\nline.\n\nAnother.")
+    'One line.\n\nAnother.'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
 def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
