@@ -18,6 +18,7 @@ LAYERS = {
     **dict.fromkeys(("strategies", "local"), 4),
     **dict.fromkeys(("sim", "report"), 5),
     "cli": 6,
+    "__main__": 7,
 }
 WITHOUT_TWIN = {"__init__", "main", "types", "version", "errors"}
 

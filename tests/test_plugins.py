@@ -41,3 +41,8 @@ def test_a_broken_file_of_the_users_own_is_one_sentence(tmp_path):
     path.write_text("def build(:\n")
     with pytest.raises(UnknownPlugin, match=r"mine.py' cannot be imported: SyntaxError"):
         plugins.load("strategy", str(path))
+
+
+def test_where_to_look_is_told_where_there_is_such_a_place():
+    assert plugins.unknown("strategy", "x", ["y"]).endswith("there are y (see 'fedcore list')")
+    assert plugins.unknown("key", "x", ["y"], see="").endswith("there are y")

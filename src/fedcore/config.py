@@ -21,6 +21,7 @@ from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
 from fedcore.types import Weighting
 from fedcore.values import (
+    LARGEST_LEGACY_SEED,
     Check,
     above_zero,
     at_least,
@@ -28,7 +29,7 @@ from fedcore.values import (
     distinct,
     one_of,
     percentages,
-    whole_numbers,
+    seeds,
 )
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -46,6 +47,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
+
+
 def _option(default: Any, text: str, panel: str, check: Check | None = None) -> Any:
     return field(default=default, metadata={"help": text, "panel": panel, "check": check})
 
@@ -60,6 +64,7 @@ SET_BY_BENCHMARK = (
     "clients_per_round",
     "fedprox_mu",
     "evaluate_samples",
+    "data_seed",
 )
 
 
@@ -93,14 +98,15 @@ class Experiment:
     )
     seed: tuple[int, ...] = _option(
         (0,),
-        "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2.",
+        "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2. On the paper's "
+        "Synthetic benchmarks 'authors-code' has seeds of its own.",
         _JOB,
-        whole_numbers,
+        seeds,
     )
 
-    rounds: int = _option(100, "Rounds of training.", _TRAINING, at_least(1))
-    epochs: int = _option(10, "Local epochs E a round asks for.", _TRAINING, at_least(1))
-    batch_size: int = _option(8, "Samples in a local step.", _TRAINING, at_least(1))
+    rounds: int = _option(100, "Rounds of training.", _TRAINING, at_least(1, MANY))
+    epochs: int = _option(10, "Local epochs E a round asks for.", _TRAINING, at_least(1, MANY))
+    batch_size: int = _option(8, "Samples in a local step.", _TRAINING, at_least(1, MANY))
     learning_rate: float = _option(0.01, "Step size of local SGD.", _TRAINING, above_zero)
     model: str = _option("logistic", "Model; see 'fedcore list'.", _TRAINING)
     executor: str = _option(
@@ -116,7 +122,10 @@ class Experiment:
         one_of("auto", "cpu", "cuda"),
     )
     threads: int = _option(
-        0, "Threads that train clients side by side; 0 is one per core.", _TRAINING, at_least(0)
+        0,
+        "Threads that train clients side by side; 0 is one per core.",
+        _TRAINING,
+        at_least(0, 1024),
     )
 
     evaluate_samples: int = _option(
@@ -126,7 +135,7 @@ class Experiment:
         at_least(0),
     )
 
-    clients_per_round: int = _option(10, "Clients K drawn for a round.", _FLEET, at_least(1))
+    clients_per_round: int = _option(10, "Clients K drawn for a round.", _FLEET, at_least(1, MANY))
     selection: str = _option(
         "proportional",
         "How they are drawn: by p = m / sum m with replacement, or uniformly without.",
@@ -207,7 +216,9 @@ class Experiment:
     data_dir: str | None = _option(
         None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache.", _JOB
     )
-    data_seed: int = _option(0, "Seed of the dataset itself (the paper's is 0).", _JOB, at_least(0))
+    data_seed: int = _option(
+        0, "Seed of the dataset itself.", _JOB, at_least(0, LARGEST_LEGACY_SEED)
+    )
     data: Mapping[str, Any] = field(default_factory=dict)  # further options of the dataset
 
     def __post_init__(self) -> None:
@@ -238,7 +249,7 @@ def resolve(
     known = [item.name for item in dataclasses.fields(Experiment)]
     for key in given:
         if key not in known:
-            raise BadOption(plugins.unknown("option", key, known))
+            raise BadOption(plugins.unknown("option", key, known, see="fedcore compare --help"))
     typed = {key: _convert(key, value) for key, value in given.items()}
     preset = typed.get("preset", "paper")
     one_of(*PRESETS)("preset", preset)

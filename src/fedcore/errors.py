@@ -25,3 +25,7 @@ class DatasetUnavailable(FedCoreError):
 
 class BadRecord(FedCoreError):
     """A file of results cannot be read as one."""
+
+
+class Interrupted(Exception):
+    """A job was stopped from outside; the message says how to go on. The exit code is 130."""

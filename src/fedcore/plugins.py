@@ -47,12 +47,19 @@ def summary(kind: str, name: str) -> str:
     return (load(kind, name).__doc__ or "").strip().split("\n")[0]
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The one sentence for a name that does not exist, with the nearest that does."""
+def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore list") -> str:
+    """The one sentence for a name that does not exist, with the nearest that does.
+
+    Args:
+        kind: what it should have been the name of.
+        name: what was given.
+        known: the names there are.
+        see: the command that lists them; empty where none does.
+    """
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    return f"no {kind} named {name!r}; {hint} (see 'fedcore list')"
+    return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
 
 
 def _load_file(kind: str, path: Path) -> ModuleType:

@@ -11,12 +11,20 @@ from fedcore.errors import BadOption
 Check = Callable[[str, Any], None]
 
 
-def at_least(least: float) -> Check:
-    """A check for numbers of at least ``least``."""
+LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
+LARGEST_LEGACY_SEED = 2**32 - 1  # that NumPy's legacy generator takes, which makes the datasets
+
+
+def at_least(least: float, most: int | None = None) -> Check:
+    """A check for numbers of at least ``least``, and of at most ``most`` where there is a limit."""
 
     def check(name: str, value: Any) -> None:
-        if not (math.isfinite(value) and value >= least):
+        # A whole number may be too large for a float, so it is not made one.
+        finite = isinstance(value, int) or math.isfinite(value)
+        if not (finite and value >= least):
             raise BadOption(f"{name} must be at least {least:g}, got {value}")
+        if most is not None and value > most:
+            raise BadOption(f"{name} must be at most {most:,}, got {value}")
 
     return check
 
@@ -57,11 +65,11 @@ def distinct(name: str, value: Any) -> None:
         raise BadOption(f"{name} must not name anything twice, got {','.join(map(str, value))}")
 
 
-def whole_numbers(name: str, value: Any) -> None:
-    """A check for lists of whole numbers of at least 0."""
+def seeds(name: str, value: Any) -> None:
+    """A check for lists of seeds."""
     distinct(name, value)
     for number in value:
-        at_least(0)(name, number)
+        at_least(0, LARGEST_SEED)(name, number)
 
 
 def convert(name: str, value: Any, kind: Any) -> Any:
@@ -69,7 +77,9 @@ def convert(name: str, value: Any, kind: Any) -> Any:
     expected, converter = _KINDS[str(kind)]
     try:
         return converter(value)
-    except (TypeError, ValueError):
+    except _BadPart as bad:
+        raise BadOption(f"{name} must be {expected}, got {bad.args[0]!r}") from None
+    except (TypeError, ValueError, OverflowError):
         raise BadOption(f"{name} must be {expected}, got {value!r}") from None
 
 
@@ -77,6 +87,27 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+class _BadPart(Exception):
+    """A part of a list is of the wrong kind; the argument is that part."""
+
+
+def _each(converter: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Convert every part of a list, and say which one cannot be."""
+
+    def part(value: Any) -> Any:
+        try:
+            return converter(value)
+        except (TypeError, ValueError, OverflowError):
+            raise _BadPart(value) from None
+
+    return lambda value: tuple(part(item) for item in _parts(value))
+
+
+def _number(value: Any) -> float:
+    """A number of a list, which the command line gives as text."""
+    return float(value if isinstance(value, str) else _only(int | float)(value))
 
 
 def _only(kind: Any) -> Callable[[Any], Any]:
@@ -96,8 +127,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     str(str): ("text", _only(str)),
     str(str | None): ("text", _only(str)),
     str(bool): ("true or false", _only(bool)),
-    str(tuple[str, ...]): ("a list", lambda value: tuple(_parts(value))),
-    str(tuple[float, ...]): ("a list", lambda value: tuple(float(p) for p in _parts(value))),
-    str(tuple[int, ...]): ("a list", lambda value: tuple(int(str(p)) for p in _parts(value))),
+    str(tuple[str, ...]): ("names separated by commas", _each(_only(str))),
+    str(tuple[float, ...]): ("numbers such as 10,30", _each(_number)),
+    str(tuple[int, ...]): ("whole numbers such as 0,1,2", _each(lambda part: int(str(part)))),
     str(Mapping[str, Any]): ("a table", lambda value: dict(_only(Mapping)(value))),
 }

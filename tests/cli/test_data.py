@@ -113,6 +113,12 @@ def test_stats_show_the_papers_row_and_ours_and_a_histogram():
     assert "█" in output
 
 
+def test_a_note_on_the_benchmarks_seed_is_not_shown_for_another(monkeypatch):
+    monkeypatch.setattr(mnist, "client_sizes", lambda **options: [1, 2, 3])
+    assert "Seed 7992 was searched for" in ask("data", "stats", "mnist")
+    assert "7992" not in ask("data", "stats", "mnist", "--seed", 17112, "--data", "sigma=1.7")
+
+
 def test_stats_take_options_and_draw(tmp_path):
     pytest.importorskip("matplotlib")
     write_leaf(tmp_path / "all.json")
@@ -136,6 +142,20 @@ def test_stats_without_matplotlib_say_what_to_install(tmp_path, monkeypatch):
 def test_stats_of_missing_files_say_where_they_belong(tmp_path):
     with pytest.raises(DatasetUnavailable, match="fedcore data fetch mnist"):
         ask("data", "stats", "mnist", "--data-dir", tmp_path)
+
+
+def test_missing_files_are_to_be_fetched_to_where_they_were_looked_for(tmp_path):
+    there = tmp_path / "my data"
+    with pytest.raises(DatasetUnavailable, match=f"fetch mnist --data-dir '{there}''"):
+        ask("data", "stats", "mnist", "--data-dir", there)
+    with pytest.raises(DatasetUnavailable, match="fetch mnist', or"):
+        ask("data", "stats", "mnist")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_is_none_is_one_sentence(seed):
+    with pytest.raises(BadOption, match="seed must be at"):
+        ask("data", "stats", "synthetic-1-1", "--seed", seed)
 
 
 def test_an_experiment_finds_its_data_by_data_dir(tmp_path):

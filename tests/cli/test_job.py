@@ -1,8 +1,13 @@
 import dataclasses
+import sys
 
+import pytest
+
+from fedcore.cli import job
 from fedcore.cli.grid import prepare, run_grid, runs_of, strategy_name
 from fedcore.cli.job import run_job
 from fedcore.config import Experiment
+from fedcore.errors import Interrupted
 
 SMALL = Experiment(
     rounds=2,
@@ -42,3 +47,47 @@ def test_rounds_are_told_as_they_end():
     _, rows = run_grid(one, None, tell=lambda run, done: heard.append((run.strategy, done)))
     assert heard == [("fedcore", 0), ("fedcore", 1), ("fedcore", 2)]
     assert [row["round"] for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "interrupted; the same command with --resume goes on from here"),
+        ({"resume": True}, "interrupted; the same command with --resume goes on from here"),
+        (
+            {"overwrite": True},
+            "interrupted; the same command with --resume in place of --overwrite goes on from here",
+        ),
+        ({"out": None}, "interrupted; nothing was written"),
+        ({"rounds_began": False}, "interrupted; nothing was written"),
+    ],
+)
+def test_who_interrupts_hears_how_to_go_on(tmp_path, monkeypatch, options, sentence):
+    began = options.pop("rounds_began", True)
+
+    def stopped(experiment, out, *, overwrite, resume, tell):
+        if began:
+            tell(next(runs_of(experiment)), 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "run_grid", stopped)
+    with pytest.raises(Interrupted) as found:
+        run_job(SMALL, **{"out": tmp_path / "job", **options})
+    assert str(found.value) == sentence
+
+
+def test_brackets_are_printed_as_they_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    out = tmp_path / "run[red]"
+    run_job(dataclasses.replace(SMALL, rounds=1, seed=(0,)), out)
+    heard = capsys.readouterr()
+    assert f"Written to {out}: summary.json" in heard.out
+    assert "pip install 'fedcore[plots]'" in heard.err
+    assert "FedCore, 30 % stragglers: 1 round done" in heard.err
+
+
+def test_answers_that_were_left_out_are_told_below_the_table(monkeypatch, capsys):
+    wild = dataclasses.replace(SMALL, seed=(0,), strategies=("fedavg",), learning_rate=1e38)
+    run_job(wild, None)
+    assert "answers of FedAvg at 30 % stragglers held NaN or infinity" in capsys.readouterr().out

@@ -2,8 +2,10 @@
 
 import inspect
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -193,6 +195,55 @@ def test_nan_in_data_is_one_sentence(tmp_path, refuse, monkeypatch):
     sentence = refuse("compare", *FAST, "--out", tmp_path / "job")
     assert "client 0 has NaN or infinity among its inputs" in sentence
     assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--resume"], ["resume needs the folder of an earlier job", "--out"]),
+        (["--overwrite"], ["overwrite needs the folder of an earlier job", "--out"]),
+        (["--out", "a", "--resume", "--overwrite"], ["leave out one of them"]),
+    ],
+)
+def test_ways_to_use_a_folder_that_mean_nothing_are_refused(
+    tmp_path, refuse, monkeypatch, arguments, words
+):
+    monkeypatch.chdir(tmp_path)
+    sentence = refuse("run", "--strategy", "fedcore", *FAST, *arguments)
+    assert all(word in sentence for word in words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_takes_one_strategy(refuse):
+    sentence = refuse("run", "--strategy", "fedavg,fedcore", *FAST)
+    assert "strategy must be one, got 'fedavg,fedcore'" in sentence
+
+
+def test_an_interrupted_job_says_how_to_go_on(tmp_path):
+    out = tmp_path / "job"
+    code = "from fedcore.cli.main import main; main()"
+    arguments = ["compare", *FAST, "--rounds", "100000", "--out", str(out)]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True
+    ) as process:
+        until = time.monotonic() + 100
+        while not (out / "rounds.jsonl").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        sentence = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert sentence == "interrupted; the same command with --resume goes on from here\n"
+
+
+def test_an_interruption_anywhere_else_is_one_word(monkeypatch, capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedcore.cli.main.plain_console", stopped)
+    monkeypatch.setattr(sys, "argv", ["fedcore", "list"])
+    with pytest.raises(SystemExit) as found:
+        main()
+    assert (found.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
 def test_version_list_and_help():

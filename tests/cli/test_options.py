@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from fedcore.cli.options import experiment_from, with_experiment_options
+from fedcore.cli.options import _help, experiment_from, with_experiment_options
 from fedcore.config import option_fields
 from fedcore.errors import BadOption
 
@@ -37,3 +37,29 @@ def test_data_options_of_file_and_command_line_are_merged(tmp_path):
 def test_a_data_option_without_a_value_is_refused():
     with pytest.raises(BadOption, match="KEY=VALUE"):
         experiment_from({"data": ["clients"]}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("data_seed", "by benchmark"), ("rounds", "by benchmark"), ("stragglers", "10,30")],
+)
+def test_a_default_is_shown_only_where_it_holds(name, shown):
+    text = _help(name)
+    assert text.endswith(f"\\[{shown}][/dim]")
+    assert "the paper's is 0" not in text
+
+
+def test_the_seed_of_a_preset_is_told():
+    assert "'authors-code' has seeds of its own" in _help("seed")
+
+
+def test_paragraphs_flow_so_that_a_terminal_can_break_them():
+    @with_experiment_options()
+    def command(**given):
+        """Do nothing.
+
+        Or do something: that is a long
+        sentence.
+        """
+
+    assert command.__doc__ == "Do nothing.\n\nOr do something: that is a long sentence."

@@ -54,3 +54,17 @@ def test_a_dataset_without_variants_has_no_options_in_its_name():
     assert no_suffix("mnist", "") == {}
     with pytest.raises(BadOption, match="mnist-0"):
         no_suffix("mnist", "0")
+
+
+@pytest.mark.parametrize(("key", "flag"), [("seed", "--data-seed"), ("data_dir", "--data-dir")])
+def test_what_has_an_option_of_its_own_is_no_data_option(key, flag):
+    with pytest.raises(BadOption, match=rf"data must not hold '{key}'.* use {flag}"):
+        find("synthetic-1-1").load(seed=0, data_dir=None, options={key: 4})
+
+
+def test_only_data_options_are_offered():
+    with pytest.raises(BadOption) as found:
+        find("synthetic-1-1").load(seed=0, data_dir=None, options={"zzz": 4})
+    assert str(found.value) == (
+        "no data option named 'zzz'; there are alpha, beta, clients, dimension, classes"
+    )

@@ -72,6 +72,12 @@ def test_a_name_that_is_none_is_refused(suffix):
         ({"clients": 0}, "clients must be at least 1, got 0"),
         ({"dimension": 0}, "dimension must be at least 1"),
         ({"classes": 1}, "classes must be at least 2, got 1"),
+        ({"clients": "abc"}, "clients must be a whole number, got 'abc'"),
+        ({"clients": 2.5}, "clients must be a whole number, got 2.5"),
+        ({"clients": 1e3}, "clients must be a whole number, got 1000.0"),
+        ({"clients": 10**12}, "clients must be at most 1,000,000"),
+        ({"dimension": "60x"}, "dimension must be a whole number, got '60x'"),
+        ({"alpha": "abc"}, "alpha must be a number of at least 0, got 'abc'"),
     ],
 )
 def test_impossible_options_are_refused(options, sentence):

@@ -144,6 +144,45 @@ def test_an_earlier_job_is_replaced_only_on_request(tmp_path):
     assert not (path / ROUNDS).exists()
 
 
+def test_overwriting_leaves_the_users_own_files_in_the_folder(tmp_path, always_checkpoint):
+    path = tmp_path / "job"
+    OutputFolder.create(path, JOB).add(row(1), RUN, params(1))
+    (path / "plots").mkdir()
+    for name in ("notes.txt", "plots/mine.png", "loss.png", "client_times.png", SUMMARY):
+        (path / name).write_text("written")
+    OutputFolder.create(path, JOB, overwrite=True)
+    left = {str(item.relative_to(path)) for item in path.rglob("*")}
+    assert left == {"experiment.json", "notes.txt", "plots", "plots/mine.png"}
+
+
+def test_a_link_to_a_folder_is_the_folder(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    link.symlink_to(real)
+    OutputFolder.create(link, JOB).add(row(1), RUN, params(1))  # the folder is not there yet
+    assert (real / ROUNDS).exists()
+    OutputFolder.create(link, JOB, overwrite=True)
+    assert link.is_symlink()
+    assert [item.name for item in real.iterdir()] == [EXPERIMENT]
+
+
+def test_a_link_to_itself_is_one_sentence(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(BadOption, match=r"cannot be (read|written)"):
+        OutputFolder.create(tmp_path / "loop", JOB)
+
+
+def test_a_folder_that_cannot_be_looked_at_is_one_sentence(tmp_path):
+    with pytest.raises(BadOption, match=r"cannot be (read|written): File name too long"):
+        OutputFolder.create(tmp_path / ("a" * 300), JOB)
+
+
+def test_a_folder_in_place_of_a_file_is_one_sentence(tmp_path):
+    OutputFolder.create(tmp_path / "job", JOB)
+    (tmp_path / "job" / ROUNDS).mkdir()
+    with pytest.raises(BadOption, match="cannot be written: Is a directory"):
+        OutputFolder.create(tmp_path / "job", JOB, overwrite=True)
+
+
 def test_what_is_no_job_is_never_overwritten(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(BadOption, match="holds something else"):

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -22,7 +21,9 @@ from rich.progress import (
 from rich.table import Table
 
 from fedcore import plugins
+from fedcore.cli.consoles import plain_console
 from fedcore.errors import BadOption
+from fedcore.values import LARGEST_LEGACY_SEED, at_least
 
 if TYPE_CHECKING:
     from fedcore.data._benchmark import Benchmark
@@ -53,7 +54,7 @@ def list_datasets(*, data_dir: DataDir = None) -> None:
     for name in plugins.names("dataset"):
         module = plugins.load("dataset", name)
         table.add_row(name, plugins.summary("dataset", name), _state(module, data_dir))
-    Console().print(table)
+    plain_console().print(table)
 
 
 @data_app.command()
@@ -75,7 +76,7 @@ def fetch(
     source = _source(plugins.load("dataset", name))
     if source is None:
         raise BadOption(f"{name} has no files to fetch: it is generated, or made from your own")
-    console = Console()
+    console = plain_console()
     with _progress() as report:
         results = _download.fetch(source, data_dir, report)
     for path, is_new in results:
@@ -113,13 +114,17 @@ def stats(
     benchmark = _benchmark.find(name)
     if seed is None:
         seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
+    at_least(0, LARGEST_LEGACY_SEED)("seed", seed)
     options = dataset_options(data or [])
     sizes = benchmark.client_sizes(seed=seed, data_dir=data_dir, options=options)
-    console = Console()
+    console = plain_console()
     console.print(_table_one(benchmark, sizes))
     counted = "Training and test samples" if benchmark.counts_test else "Training samples"
     given = ", ".join(f"{key} {value}" for key, value in {"seed": seed, **options}.items())
-    console.print(f"{counted}; {given}. {getattr(benchmark.module, 'NOTE', '')}", soft_wrap=True)
+    note = getattr(benchmark.module, "NOTE", "")
+    if seed != getattr(benchmark.module, "SEED", seed):
+        note = ""  # it is about the benchmark's own seed
+    console.print(f"{counted}; {given}. {note}".rstrip(), soft_wrap=True)
     console.print()
     title = f"{name}: samples per client"
     console.print(histogram(sizes, title))
@@ -180,10 +185,10 @@ def _source(module: ModuleType) -> Source | None:
 @contextmanager
 def _progress() -> Iterator[Report]:
     """A bar per file on a terminal; nothing elsewhere."""
-    notices = Console(stderr=True)
+    notices = plain_console(stderr=True)
     bars: dict[str, TaskID] = {}
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),

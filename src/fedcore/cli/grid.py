@@ -6,6 +6,7 @@ Needs neither typer nor rich, so that it also runs on machines that have torch a
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,15 +14,20 @@ from typing import Any
 
 import torch
 
+from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.data import _benchmark
 from fedcore.data._clients import sizes_of
+from fedcore.errors import BadOption
+from fedcore.local.choose import choose_device, choose_executor
 from fedcore.report.output import OutputFolder, check_free
 from fedcore.report.records import Row, to_row
 from fedcore.report.summary import summary
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
-from fedcore.types import RunKey
+from fedcore.types import RunKey, TrainingSettings
+
+log = logging.getLogger(__name__)
 
 Tell = Callable[[RunKey, int], None]  # which run, how many of its rounds are done
 
@@ -62,19 +68,60 @@ def run_grid(
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
-    """Load data and model for every seed; whatever is wrong with the options shows here."""
+    """Load data and model for every seed; whatever is wrong with the options shows here.
+
+    What a run would only find out later is tried too, since by then results of an earlier job may
+    have been replaced: names, device, files of the user's own, fleets.
+    """
+    _check_names(experiment.strategies)
+    device = choose_device(experiment.device, experiment.executor)
+    _check_plugin("selector", experiment.selector, "select")
+    _check_plugin("model", experiment.model, "build")
     dataset = _benchmark.find(experiment.benchmark).load(
         seed=experiment.data_seed,
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
         options=experiment.data,
     )
+    asked, there = experiment.clients_per_round, len(dataset.clients)
+    if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
+        log.warning(
+            "clients_per_round is %d, but there are %d clients: all of them train in every round",
+            asked,
+            there,
+        )
     federations = {
         seed: federation_from_model(dataset, experiment.model, seed) for seed in experiment.seed
     }
-    fleet_of(sizes_of(dataset.clients), experiment, next(runs_of(experiment)))
+    first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        build_strategy(strategy, experiment, next(iter(federations.values())).proxy)
+        build_strategy(strategy, experiment, first.proxy)
+    for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
+        fleet_of(sizes_of(dataset.clients), experiment, run)
+    if experiment.executor == "compiled":  # the one executor that does not fit every model
+        settings = TrainingSettings(experiment.learning_rate, experiment.batch_size)
+        choose_executor("compiled", first.task, dataset.clients, settings, threads=1, device=device)
     return federations
+
+
+def _check_names(strategies: tuple[str, ...]) -> None:
+    """Refuse two strategies of one name: results go by it."""
+    seen: dict[str, str] = {}
+    for strategy in strategies:
+        name = strategy_name(strategy)
+        if name in seen:
+            raise BadOption(
+                f"strategies {seen[name]!r} and {strategy!r} would both be called {name!r}; "
+                "rename one file"
+            )
+        seen[name] = strategy
+
+
+def _check_plugin(kind: str, name: str, function: str) -> None:
+    """Refuse a file that cannot be imported, or has not the function it is used for."""
+    if not callable(getattr(plugins.load(kind, name), function, None)):
+        raise BadOption(
+            f"{kind} file {name!r} has no function {function!r}; add one, or use a name"
+        )
 
 
 def runs_of(experiment: Experiment) -> Iterator[RunKey]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,14 +14,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fedcore.cli.consoles import plain_console
 from fedcore.cli.grid import run_grid, runs_of
 from fedcore.config import Experiment
+from fedcore.errors import Interrupted
 from fedcore.report.records import Row
-from fedcore.report.tables import strategy_title, tables
+from fedcore.report.tables import counted, rejections, strategy_title, tables
 from fedcore.types import RunKey
 
-console = Console()
-notices = Console(stderr=True)
+console = plain_console()
+notices = plain_console(stderr=True)
 
 
 def run_job(
@@ -35,30 +36,47 @@ def run_job(
 ) -> dict[str, Any]:
     """Train everything, showing how far it is; then show what came out."""
     runs = list(runs_of(experiment))
+    began = False
     with _progress() as progress:
         bar = progress.add_task("preparing", total=len(runs) * experiment.rounds)
 
         def tell(run: RunKey, done: int) -> None:
+            nonlocal began
+            began = True
             label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
             if len(experiment.seed) > 1:
                 label += f", seed {run.seed}"
             completed = runs.index(run) * experiment.rounds + done
             progress.update(bar, description=label, completed=completed)
             if done == experiment.rounds and not notices.is_terminal:
-                notices.print(f"{label}: {done} rounds done")
+                notices.print(f"{label}: {counted(done, 'round')} done")
 
-        content, rows = run_grid(experiment, out, overwrite=overwrite, resume=resume, tell=tell)
-    for table in tables(content["results"]):
+        try:
+            content, rows = run_grid(experiment, out, overwrite=overwrite, resume=resume, tell=tell)
+        except KeyboardInterrupt:
+            kept = out is not None and (began or resume)
+            raise Interrupted(_way_on(kept=kept, overwrite=overwrite)) from None
+    for table in tables(content["results"], width=console.width):
         console.print(table)
+    for sentence in rejections(content["results"]):
+        console.print(sentence, soft_wrap=True)
     if out is not None:
         _say_where(out, rows, plots=plots)
     return content
 
 
+def _way_on(*, kept: bool, overwrite: bool) -> str:
+    """What to say when a job is stopped; there is something to go on with if it was ``kept``."""
+    if not kept:
+        return "interrupted; nothing was written"
+    instead = " in place of --overwrite" if overwrite else ""
+    return f"interrupted; the same command with --resume{instead} goes on from here"
+
+
 def _progress() -> Progress:
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("rounds"),

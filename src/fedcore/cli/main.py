@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fedcore import plugins
+from fedcore.cli.consoles import plain_console
 from fedcore.cli.data import data_app
-from fedcore.cli.options import experiment_from, with_experiment_options
-from fedcore.errors import FedCoreError
+from fedcore.cli.options import (
+    check_folder,
+    check_one_strategy,
+    experiment_from,
+    flowing,
+    with_experiment_options,
+)
+from fedcore.errors import FedCoreError, Interrupted
 from fedcore.version import __version__
 
 app = typer.Typer(
@@ -22,11 +28,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
-    help="""Federated learning whose rounds end on time: slow clients train on coresets.
+    help=flowing(
+        """Federated learning whose rounds end on time: slow clients train on coresets.
 
-    Start with [bold]fedcore compare --out runs/first[/bold]: four ways to deal with slow clients on
-    one benchmark, as tables and plots.
-    """,
+        Start with [bold]fedcore compare --out runs/first[/bold]: four ways to deal with slow
+        clients on one benchmark, as tables and plots.
+        """
+    ),
 )
 
 app.add_typer(data_app, name="data")
@@ -67,6 +75,7 @@ def compare(
     """
     from fedcore.cli.job import run_job
 
+    check_folder(out, overwrite=overwrite, resume=resume)
     experiment = experiment_from(given, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
@@ -93,6 +102,8 @@ def run(
     """
     from fedcore.cli.job import run_job
 
+    check_folder(out, overwrite=overwrite, resume=resume)
+    check_one_strategy(strategy)
     experiment = experiment_from({**given, "strategies": strategy}, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
@@ -110,7 +121,7 @@ def list_everything() -> None:
     for kind in ("strategy", "selector", "model"):
         for name in plugins.names(kind):
             table.add_row(kind, name, plugins.summary(kind, name))
-    Console().print(table)
+    plain_console().print(table)
 
 
 @app.callback(invoke_without_command=True)
@@ -128,8 +139,17 @@ def main() -> None:
     try:
         app()
     except FedCoreError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _stop(f"error: {error}", 2)
+    except Interrupted as stop:
+        _stop(str(stop), 130)
     except KeyboardInterrupt:
-        print("interrupted; the same command with --resume goes on from here", file=sys.stderr)
-        sys.exit(130)
+        _stop("interrupted", 130)
+    except SystemExit as stop:
+        if stop.code == 130:  # typer has caught the interruption, and says nothing
+            _stop("interrupted", 130)
+        raise
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    print(sentence, file=sys.stderr)
+    sys.exit(code)

@@ -30,9 +30,20 @@ def with_experiment_options(
         parameters = [*own, *added]
         command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
+        command.__doc__ = flowing(command.__doc__ or "")
         return command
 
     return decorate
+
+
+def flowing(text: str) -> str:
+    r"""A text whose paragraphs are one line each, for the terminal to break where it must.
+
+    >>> flowing("One\nline.\n\nAnother.")
+    'One line.\n\nAnother.'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
 def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
@@ -49,6 +60,25 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
 def dataset_options(texts: list[str]) -> dict[str, Any]:
     """Options of a dataset from texts like ``clients=100``."""
     return dict(_pair(text) for text in texts)
+
+
+def check_folder(out: Path | None, *, overwrite: bool, resume: bool) -> None:
+    """Refuse ways to use a folder that exclude each other, or that have no folder."""
+    if overwrite and resume:
+        raise BadOption(
+            "overwrite replaces the job in --out and resume goes on with it; leave out one of them"
+        )
+    if out is None and (overwrite or resume):
+        name = "overwrite" if overwrite else "resume"
+        raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
+
+
+def check_one_strategy(strategy: str) -> None:
+    """Refuse a list where one strategy is trained."""
+    if "," in strategy:
+        raise BadOption(
+            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
+        )
 
 
 def _hyperparameters(benchmark: str, preset: str) -> Any:

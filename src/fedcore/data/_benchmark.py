@@ -13,6 +13,9 @@ from fedcore import plugins
 from fedcore.errors import BadOption, UnknownPlugin
 from fedcore.types import FederatedDataset
 
+# Arguments of every dataset that have options of their own, which --data would silently override.
+OWN = {"seed": "use --data-seed (or --seed of 'fedcore data stats')", "data_dir": "use --data-dir"}
+
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
@@ -52,10 +55,14 @@ class Benchmark:
     def _arguments(
         self, seed: int, data_dir: Path | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        accepted = list(inspect.signature(self.module.load).parameters)
+        accepted = [key for key in inspect.signature(self.module.load).parameters if key not in OWN]
         for key in options:
+            if key in OWN:
+                raise BadOption(
+                    f"data must not hold {key!r}, which is an option itself: {OWN[key]}"
+                )
             if key not in accepted:
-                raise BadOption(plugins.unknown("data option", key, accepted))
+                raise BadOption(plugins.unknown("data option", key, accepted, see=""))
         return {"seed": seed, "data_dir": data_dir, **self.options, **options}
 
 

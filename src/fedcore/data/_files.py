@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import os
+import shlex
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,8 @@ def missing(source: Source, name: str, data_dir: Path | None) -> str:
     """The one sentence for a file that is nowhere."""
     file = source.file(name)
     target = directories(data_dir)[0] / source.folder / file.published_name
+    where = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
     return (
         f"{file.published_name} of {source.folder} is missing; run 'fedcore data fetch "
-        f"{source.folder}', or place it by hand as {str(target)!r} (it is at {file.urls[0]})"
+        f"{source.folder}{where}', or place it by hand as {str(target)!r} (it is at {file.urls[0]})"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,14 @@ from fedcore.report.summary import summary
 from fedcore.types import Params, RunKey
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
-CHECKPOINT = "checkpoint.npz"
+CHECKPOINT, CHECKPOINT_PARTIAL = "checkpoint.npz", "checkpoint.partial.npz"
+PICTURES = (
+    "loss.png",
+    "accuracy_by_round.png",
+    "accuracy_by_time.png",
+    "round_lengths.png",
+    "client_times.png",
+)
 CHECKPOINT_EVERY = 5.0  # seconds
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
@@ -43,12 +50,12 @@ class OutputFolder:
     def create(
         cls, path: Path, experiment: Mapping[str, Any], *, overwrite: bool = False
     ) -> OutputFolder:
-        """Start a new folder; an old one is replaced only on request and only if it is ours."""
+        """Start a new folder; an old job is replaced only on request, and nothing else with it."""
         check_free(path, overwrite=overwrite)
-        if path.exists() and overwrite:
-            shutil.rmtree(path)
         try:
+            path = Path(os.path.realpath(path))  # a link may lead to a folder that is not there yet
             path.mkdir(parents=True, exist_ok=True)
+            _remove_results(path)
             _write(path / EXPERIMENT, json.dumps(experiment, indent=2) + "\n")
         except OSError as error:
             raise BadOption(f"out {str(path)!r} cannot be written: {error.strerror}") from None
@@ -111,7 +118,7 @@ class OutputFolder:
 
     def _save(self, run: RunKey, number: int, params: Params) -> None:
         arrays = {f"param/{name}": value.cpu().numpy() for name, value in params.items()}
-        partial = self.path / "checkpoint.partial.npz"
+        partial = self.path / CHECKPOINT_PARTIAL
         content: dict[str, Any] = {"run": json.dumps(_key(run)), "round": number, **arrays}
         np.savez(partial, **content)
         partial.replace(self.path / CHECKPOINT)
@@ -142,9 +149,12 @@ def _defaults() -> dict[str, Any]:
 
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Refuse a folder that holds anything, unless it is an old job that may be overwritten."""
-    if path.exists() and not path.is_dir():
-        raise BadOption(f"out {str(path)!r} is a file; name a folder")
-    content = {item.name for item in path.iterdir()} if path.exists() else set()
+    try:
+        if path.exists() and not path.is_dir():
+            raise BadOption(f"out {str(path)!r} is a file; name a folder")
+        content = {item.name for item in path.iterdir()} if path.exists() else set()
+    except OSError as error:
+        raise BadOption(f"out {str(path)!r} cannot be read: {error.strerror}") from None
     if not content:
         return
     if EXPERIMENT not in content:
@@ -154,6 +164,17 @@ def check_free(path: Path, *, overwrite: bool) -> None:
             f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go on "
             "with it or --overwrite to replace it"
         )
+
+
+def _remove_results(path: Path) -> None:
+    """Remove what an earlier job wrote, and leave what its user put beside it.
+
+    ``experiment.json`` stays until it is replaced, so that the folder is known as ours throughout.
+    """
+    names = (ROUNDS, SUMMARY, CHECKPOINT, CHECKPOINT_PARTIAL, *PICTURES)
+    partial = (f"{name}.partial" for name in (ROUNDS, SUMMARY, EXPERIMENT))
+    for name in (*names, *partial):
+        (path / name).unlink(missing_ok=True)
 
 
 def _before(row: Row, run: RunKey, number: int) -> bool:

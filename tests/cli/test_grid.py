@@ -1,0 +1,99 @@
+import dataclasses
+import json
+
+import pytest
+
+from fedcore.cli.grid import prepare, run_grid
+from fedcore.config import Experiment
+from fedcore.errors import BadOption, UnknownPlugin
+
+SMALL = Experiment(
+    rounds=1,
+    epochs=1,
+    clients_per_round=2,
+    stragglers=(30.0,),
+    strategies=("fedavg", "fedcore"),
+    data={"clients": 4, "dimension": 3},
+)
+
+
+def changed(**options):
+    return dataclasses.replace(SMALL, **options)
+
+
+@pytest.mark.parametrize(
+    "pair", [("fedcore", "./fedcore.py"), ("a/mine.py", "b/mine.py"), ("a/mine.py", "mine")]
+)
+def test_two_strategies_of_one_name_are_refused(pair):
+    first, second = pair
+    sentence = f"strategies '{first}' and '{second}' would both be called '.*'; rename one file"
+    with pytest.raises(BadOption, match=sentence):
+        prepare(changed(strategies=pair))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"device": "cuda"}, BadOption, "device 'cuda' asks for a GPU"),
+        ({"selector": "none.py"}, UnknownPlugin, "no selector file at 'none.py'"),
+        ({"selector": "EMPTY"}, BadOption, r"selector file .* has no function 'select'"),
+        ({"model": "EMPTY"}, BadOption, r"model file .* has no function 'build'"),
+        ({"strategies": ("EMPTY",)}, BadOption, r"strategy file .* has no function 'build'"),
+        ({"executor": "compiled", "model": "OWN"}, BadOption, "executor 'compiled' trains models"),
+        ({"data": {"clients": 0}}, BadOption, "clients must be at least 1"),
+    ],
+)
+def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(
+    tmp_path, monkeypatch, options, error, sentence
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    (tmp_path / "empty.py").write_text('"""Nothing."""\n')
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\n"
+        "def build(example, classes):\n"
+        "    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, classes))\n"
+    )
+    files = {"EMPTY": str(tmp_path / "empty.py"), "OWN": str(tmp_path / "own.py")}
+    given = {
+        name: tuple(files.get(v, v) for v in value)
+        if isinstance(value, tuple)
+        else files.get(str(value), value)
+        for name, value in options.items()
+    }
+    earlier = tmp_path / "earlier"
+    run_grid(SMALL, earlier)
+    before = {path.name: path.read_bytes() for path in earlier.iterdir()}
+    for out, overwrite in ((earlier, True), (tmp_path / "new", False)):
+        with pytest.raises(error, match=sentence):
+            run_grid(changed(**given), out, overwrite=overwrite)
+    assert {path.name: path.read_bytes() for path in earlier.iterdir()} == before
+    assert json.loads(before["summary.json"])["results"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_fleet_that_cannot_be_is_found_before_anything_is_written(tmp_path, monkeypatch):
+    asked = []
+
+    def refuse(sizes, experiment, run):
+        asked.append((run.stragglers, run.seed))
+        if run.stragglers == 30.0 and run.seed == 1:
+            raise BadOption("no such fleet")
+
+    monkeypatch.setattr("fedcore.cli.grid.fleet_of", refuse)
+    with pytest.raises(BadOption, match="no such fleet"):
+        run_grid(changed(stragglers=(10.0, 30.0), seed=(0, 1)), tmp_path / "new")
+    assert asked == [(10, 0), (10, 1), (30, 0), (30, 1)]
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("selection", ["uniform", "uniform-by-round"])
+def test_a_cohort_larger_than_the_fleet_is_told(caplog, selection):
+    prepare(changed(selection=selection, clients_per_round=50))
+    assert caplog.messages == [
+        "clients_per_round is 50, but there are 4 clients: all of them train in every round"
+    ]
+
+
+def test_a_cohort_drawn_with_replacement_may_be_of_any_size(caplog):
+    prepare(changed(clients_per_round=50))
+    assert caplog.messages == []

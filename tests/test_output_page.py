@@ -1,0 +1,58 @@
+"""docs/output.md names every file and field that is written, and its TOML example is valid."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from fedcore.config import Experiment, read_toml, resolve
+from fedcore.data._benchmark import find
+from fedcore.report import output
+from fedcore.report.records import to_row
+from fedcore.report.summary import summary
+from fedcore.types import ClientRecord, RoundRecord, RunKey
+from fedcore.types import Path as WorkPath
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "output.md").read_text()
+NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
+
+
+def a_row():
+    client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4)
+    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01)
+    return to_row(RunKey("b", "fedcore", 30.0, 0), record)
+
+
+def test_every_field_is_described():
+    row = a_row()
+    content = summary([row], {})
+    written = {*row, *row["clients"][0], *content, *content["results"][0], *map(str, WorkPath)}
+    assert written <= NAMED
+
+
+def test_every_file_is_described():
+    files = {output.ROUNDS, output.SUMMARY, output.EXPERIMENT, output.CHECKPOINT}
+    assert {*files, *(Path(name).stem for name in output.PICTURES)} <= NAMED
+
+
+def test_the_example_is_valid(tmp_path):
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.S)
+    (tmp_path / "job.toml").write_text(example)
+    given = read_toml(tmp_path / "job.toml")
+    experiment = resolve(given, lambda benchmark, preset: find(benchmark).hyperparameters(preset))
+    assert experiment.clients_per_round == 10
+    assert experiment.data == {"clients": 50}
+    own = next(name for name in experiment.strategies if name.endswith(".py"))
+    assert (ROOT / own).exists()
+
+
+def test_rows_of_deviations_without_an_option_are_as_many_as_told():
+    table = (ROOT / "docs" / "deviations.md").read_text().split("## Defects")[0]
+    assert len(re.findall(r"\| - \|$", table, flags=re.M)) == 5
+    assert 'The five rows with "-"' in table
+
+
+def test_every_option_that_deviations_name_exists():
+    named = re.findall(r"`--([a-z-]+)", (ROOT / "docs" / "deviations.md").read_text())
+    known = {field.name.replace("_", "-") for field in fields(Experiment)}
+    assert set(named) <= known
