@@ -200,9 +200,9 @@ readings of N(1, 0.25): as a variance (0.5, our default) and as a standard devia
 
 ## MNIST, reduced, and Shakespeare
 
-These, and the study below, were run before k-medoids came to look at points in an order that
-rounding errors do not change ([ADR 2](adr/0002-one-step-many-executors.md)): the same commands now
-choose coresets that differ as by another seed. The tables above are of the present order.
+These, and the table of free gradients below, were made before k-medoids came to look at points in
+an order that rounding errors do not change ([ADR 2](adr/0002-one-step-many-executors.md)): the same
+commands now choose coresets that differ as by another seed. All else is of the present order.
 
 `python -m benchmarks.paper.neural mnist` on one H200: the paper's text (clients by p^i,
 capabilities N(1, 0.25), learning rate 0.03, 10 epochs, 100 clients a round) for 30 rounds instead
