@@ -6,7 +6,6 @@ order, from the same random streams.
 
 from __future__ import annotations
 
-import copy
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -149,7 +148,7 @@ class LinearExecutor:
         A thread has its own: a module that is called with parameters swaps its own for them.
         """
         if not hasattr(self._own, "plain"):
-            task = copy.deepcopy(self._task)
+            task = self._task.on(torch.device("cpu"))
             self._own.plain = SequentialExecutor(
                 task, self._clients, self._settings, self._selections
             )
