@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.selectors.kmedoids import select
-from fedcore.data import synthetic
+from fedcore.datasets import synthetic
 from fedcore.seeding import stream
 
 

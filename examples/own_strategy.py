@@ -8,7 +8,7 @@ than once for a client and a round, and rounds ahead: it decides by its argument
 ``src/fedcore/strategies/`` the file is one of the strategies that ``fedcore list`` shows.
 """
 
-from fedcore.coreset.budget import capacity, full_set_fits
+from fedcore.deadline import capacity, full_set_fits
 from fedcore.server.aggregate import aggregation as by_name
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Strategy
 

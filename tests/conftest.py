@@ -1,6 +1,10 @@
-"""Small builders that tests share."""
+"""Small builders that tests share: clients, files in the formats of the real ones, and those."""
 
+import gzip
 import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +13,12 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before kernels are imported: they run on the CPU
 
+from fedcore.sources import files
+from fedcore.sources import idx as idx_format
 from fedcore.types import ClientData
+
+CHECKOUT = Path(__file__).parents[1]
+PER_CLASS = 60
 
 torch.set_num_threads(1)  # small steps: threads cost more than they bring
 
@@ -24,3 +33,57 @@ def a_client(size: int = 12, features: int = 3, classes: int = 2, seed: int = 0)
 @pytest.fixture
 def build_client():
     return a_client
+
+
+def digest(content: bytes) -> files.Digest:
+    return files.Digest(len(content), files.md5(content))
+
+
+def idx(array: np.ndarray) -> bytes:
+    """An IDX file, written from its description and not with the code under test."""
+    head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    return head + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """real_data(folder): a data directory that has that dataset, or a skip."""
+    named = [Path(os.environ["FEDCORE_DATA"])] if "FEDCORE_DATA" in os.environ else []
+
+    def find(folder: str) -> Path:
+        for directory in (*named, CHECKOUT.parent / "shared" / "data"):
+            if (directory / folder).is_dir():
+                return directory
+        pytest.skip(f"the real data is not here: no {folder}/ in $FEDCORE_DATA or ../shared/data")
+
+    return find
+
+
+@pytest.fixture
+def image_files() -> dict[str, bytes]:
+    """600 tiny images in four IDX files: 60 of each class, pixels told apart by row."""
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), PER_CLASS)
+    draw.shuffle(labels)
+    images = draw.integers(0, 256, (len(labels), 8, 8))
+    images[:, 0, 0] = 7  # a pixel that never changes: its standard deviation is zero
+    parts = {"train": slice(0, 500), "t10k": slice(500, 600)}
+    return {
+        f"{part}-{name}": idx(array[rows])
+        for part, rows in parts.items()
+        for name, array in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels))
+    }
+
+
+@pytest.fixture
+def image_source(image_files, tmp_path) -> tuple[files.Source, Path]:
+    """The tiny images as a source, and the data directory they lie in: half of them gzipped."""
+    digests = {n: (digest(c), digest(gzip.compress(c, mtime=0))) for n, c in image_files.items()}
+    folder = tmp_path / "data" / "tiny"
+    folder.mkdir(parents=True)
+    for name, content in image_files.items():
+        if name.startswith("train"):
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
+        else:
+            (folder / name).write_bytes(content)
+    return idx_format.source("tiny", digests, "http://127.0.0.1:9/none"), tmp_path / "data"

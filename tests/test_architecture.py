@@ -12,10 +12,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A package imports lower layers and itself, never a neighbour or a higher one.
 LAYERS = {
     **dict.fromkeys(("types", "errors", "version"), 0),
-    **dict.fromkeys(("seeding", "plugins", "compiled", "task", "values"), 1),
-    "coreset": 2,
-    **dict.fromkeys(("config", "server", "data", "models"), 3),
-    **dict.fromkeys(("strategies", "local"), 4),
+    **dict.fromkeys(("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked"), 1),
+    **dict.fromkeys(("coreset", "sources"), 2),
+    **dict.fromkeys(("config", "server", "datasets", "models"), 3),
+    **dict.fromkeys(("strategies", "client"), 4),
     **dict.fromkeys(("sim", "report"), 5),
     "cli": 6,
     "__main__": 7,

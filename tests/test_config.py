@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from fedcore.config import PRESETS, Experiment, option_fields, read_toml, resolve
-from fedcore.data._benchmark import find
 from fedcore.errors import BadOption
+from fedcore.sources.benchmark import find
 
 
 def hyperparameters(benchmark, preset):

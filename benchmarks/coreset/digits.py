@@ -19,9 +19,10 @@ from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.medoids.solve import SolverPath, solve
 from fedcore.coreset.metric import Metric
 from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, HeadGradients, space_of
-from fedcore.data import _idx, mnist
+from fedcore.datasets import mnist
 from fedcore.errors import BadData, DatasetUnavailable
 from fedcore.models import cnn
+from fedcore.sources import idx as _idx
 from fedcore.task import Task
 from fedcore.types import Params
 

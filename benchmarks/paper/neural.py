@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from benchmarks.paper.synthetic import KEPT  # noqa: E402
 from fedcore.cli.grid import run_grid  # noqa: E402
 from fedcore.config import resolve  # noqa: E402
-from fedcore.data import _benchmark  # noqa: E402
+from fedcore.sources import benchmark as _benchmark  # noqa: E402
 from fedcore.types import RunKey  # noqa: E402
 
 _MNIST = {"benchmark": "mnist", "rounds": 30, "evaluate_samples": 10000}

@@ -10,10 +10,10 @@ import numpy as np
 
 from fedcore.cli.job import run_job
 from fedcore.config import resolve
-from fedcore.data import _benchmark
 from fedcore.report.summary import environment
 from fedcore.sim.cohort import draw_cohort
 from fedcore.sim.rounds import build_strategy, fleet_of
+from fedcore.sources import benchmark as _benchmark
 from fedcore.types import RunKey
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ import torch
 
 from benchmarks.peers.work import Weights, Work
 from fedcore import plugins
-from fedcore.data import mnist, synthetic
+from fedcore.client.executors.sequential import phase_schedule
+from fedcore.client.schedule import Samples
+from fedcore.datasets import mnist, synthetic
 from fedcore.errors import DatasetUnavailable
-from fedcore.local.schedule import Samples
-from fedcore.local.sequential import phase_schedule
 from fedcore.sim.cohort import draw_cohort
 from fedcore.types import Assignment, ClientData, LocalPlan, Phase
 from fedcore.types import Path as Way

@@ -14,13 +14,13 @@ import torch
 from benchmarks.coreset.machine import describe
 from benchmarks.selectors.settings import Setting, settings, train
 from fedcore import plugins
+from fedcore.client.gradient_error import full_gradient_error
+from fedcore.client.schedule import Samples
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.proxies import STATIC, space_of
-from fedcore.local.gradient_error import full_gradient_error
-from fedcore.local.schedule import Samples
 from fedcore.server.evaluate import evaluate
 from fedcore.types import Weighting
 

@@ -17,13 +17,13 @@ import torch
 
 from benchmarks.coreset.machine import describe
 from benchmarks.selectors.settings import BATCH, Setting, settings
+from fedcore.client.gradient_error import full_gradient_error
+from fedcore.client.schedule import Samples, schedule
+from fedcore.client.step import Batch, StepRule, step_and_watch
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import HeadGradients, space_of
-from fedcore.local.gradient_error import full_gradient_error
-from fedcore.local.schedule import Samples, schedule
-from fedcore.local.step import Batch, StepRule, step_and_watch
 from fedcore.seeding import stream
 from fedcore.types import Params
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
+from fedcore.client.schedule import Samples, schedule
+from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
-from fedcore.data import mnist, synthetic
+from fedcore.datasets import mnist, synthetic
 from fedcore.errors import DatasetUnavailable
-from fedcore.local.schedule import Samples, schedule
-from fedcore.local.step import Batch, StepRule, step
 from fedcore.models import cnn
 from fedcore.models.logistic import LinearClassifier
 from fedcore.seeding import stream

@@ -29,7 +29,7 @@ from benchmarks.simulator.workload import (
     shorter,
     task_of,
 )
-from fedcore.local.choose import choose_device, choose_executor
+from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.types import Executor, LocalUpdate, Params, TrainingSettings
 
 MODELS = [workload.model for workload in WORKLOADS]
@@ -104,8 +104,8 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
             best[count] = min(best.get(count, measured), measured)
         torch.set_num_threads(cores)
 
-    # What ours asks of the process (local/memory.py) helps the plain loop too. So that goes first,
-    # as it runs by itself, and once more in turns with ours; the ratio is to itself.
+    # What ours asks of the process (client/executors/memory.py) helps the plain loop too. So that
+    # goes first, as it runs by itself, and once more in turns with ours; the ratio is to itself.
     alone: dict[int, Spent] = {}
     beside: dict[int, Spent] = {}
     for _ in range(turns):

@@ -22,16 +22,16 @@ import torch
 from benchmarks.simulator.machine import describe
 from benchmarks.simulator.workload import BATCH, WORKLOADS, Workload, clients_of, task_of
 from fedcore import plugins
+from fedcore.client.executors.captured import CapturedSteps
+from fedcore.client.executors.choose import choose_device
+from fedcore.client.executors.forms import by_module, form_of
+from fedcore.client.executors.pool import Pool
+from fedcore.client.executors.steps import EagerSteps, Steps, Tape
 from fedcore.config import Experiment
-from fedcore.local.captured import CapturedSteps
-from fedcore.local.choose import choose_device
-from fedcore.local.forms import by_module, form_of
-from fedcore.local.lstm_cell import cell_backward, cell_forward
-from fedcore.local.pool import Pool
-from fedcore.local.stacked import Form
-from fedcore.local.steps import EagerSteps, Steps, Tape
+from fedcore.models.char_lstm.cell import cell_backward, cell_forward
 from fedcore.sim.federation import Federation, federate, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.stacked import Form
 from fedcore.types import ClientData, FederatedDataset, Params, RunKey
 
 SMALL = Experiment(rounds=3, epochs=4, clients_per_round=4, learning_rate=0.1, prox_mu=0.3)

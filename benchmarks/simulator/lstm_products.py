@@ -21,16 +21,16 @@ import torch
 
 from benchmarks.simulator.machine import describe
 from benchmarks.simulator.workload import BATCH, WORKLOADS
-from fedcore.local.compiled_lstm import compiled_lstm
-from fedcore.local.lstm_tile import (
+from fedcore.client.executors.memory import keep_freed_memory
+from fedcore.models.char_lstm import UNITS, CharacterLstm
+from fedcore.models.char_lstm.compiled_lstm import compiled_lstm
+from fedcore.models.char_lstm.lstm_tile import (
     pack_blocks,
     pack_panels,
     pack_turned,
     times_panels,
     turned_times,
 )
-from fedcore.local.memory import keep_freed_memory
-from fedcore.models.char_lstm import UNITS, CharacterLstm
 from fedcore.task import sample_losses
 
 RESULT = Path(__file__).parents[1] / "results" / "lstm-products-cpu.json"

@@ -27,12 +27,12 @@ import torch
 
 from benchmarks.simulator.machine import describe
 from fedcore import select_coreset
+from fedcore.client.executors.choose import choose_device
 from fedcore.config import Experiment, resolve
-from fedcore.data import _benchmark
-from fedcore.local.choose import choose_device
 from fedcore.server.evaluate import evaluate
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sources import benchmark as _benchmark
 from fedcore.types import Params, RoundRecord, RunKey
 
 RESULTS = Path(__file__).parents[1] / "results"

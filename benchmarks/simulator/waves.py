@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fedcore.local import fused_lstm
+from fedcore.models.char_lstm import fused as fused_lstm
 
 LENGTH, BATCH, UNITS, LAYERS = 80, 8, 256, 2
 CLIENTS = (1, 4, 10)
@@ -32,7 +32,7 @@ def settings(direction: str) -> Iterator[Setting]:
 
 def waves(direction: str, clients: int, setting: Setting) -> Callable[[], None]:
     """A function that computes all waves of one direction once."""
-    from fedcore.local import lstm_kernel
+    from fedcore.models.char_lstm import kernel as lstm_kernel
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     blocks = UNITS // setting["UNITS"]

@@ -1,10 +1,10 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
+from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.metric import Euclidean, OuterProduct
-from fedcore.coreset.public import coreset_for, select_coreset
-from fedcore.data._clients import LazyClients
 from fedcore.sim.history import History
 from fedcore.sim.simulate import simulate
+from fedcore.sources.clients import LazyClients
 from fedcore.types import (
     SIT_OUT,
     ClientData,

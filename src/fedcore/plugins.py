@@ -21,7 +21,7 @@ from fedcore.errors import UnknownPlugin
 KINDS = {
     "strategy": "fedcore.strategies",
     "selector": "fedcore.coreset.selectors",
-    "dataset": "fedcore.data",
+    "dataset": "fedcore.datasets",
     "model": "fedcore.models",
 }
 

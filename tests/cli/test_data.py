@@ -7,9 +7,10 @@ from typer.testing import CliRunner
 
 from fedcore.cli.main import app, main
 from fedcore.config import resolve
-from fedcore.data import _files, mnist
-from fedcore.data._files import DataFile, Digest, Source
+from fedcore.datasets import mnist
 from fedcore.errors import BadOption, DatasetUnavailable
+from fedcore.sources import files as _files
+from fedcore.sources.files import DataFile, Digest, Source
 
 CONTENT = b"images" * 100
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from fedcore.cli.main import main
-from fedcore.data import synthetic
+from fedcore.datasets import synthetic
 
 FAST = ["--rounds", "2", "--epochs", "2", "--clients-per-round", "3", "--data", "clients=6"]
 

@@ -7,8 +7,8 @@ import torch
 
 from fedcore import plugins
 from fedcore.config import PRESETS, resolve
-from fedcore.data._benchmark import benchmark_names, find
 from fedcore.sim.federation import check_dataset
+from fedcore.sources.benchmark import benchmark_names, find
 
 # Files that are fetched have a source; LEAF's are the user's own. Their tests bring small ones.
 OWN_FILES = ("leaf",)

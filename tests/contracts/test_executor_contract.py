@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from fedcore import plugins
+from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import PROXIES
-from fedcore.local.vectorised import VectorisedExecutor
 from fedcore.sim import rounds
 from fedcore.sim.federation import federate, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds

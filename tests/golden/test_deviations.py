@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from fedcore.config import resolve
-from fedcore.data import synthetic
-from fedcore.data._benchmark import find
+from fedcore.datasets import synthetic
 from fedcore.server.evaluate import evaluate, pool
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.fleet import CapabilityLaw
 from fedcore.sim.rounds import fleet_of
+from fedcore.sources.benchmark import find
 from fedcore.types import RunKey
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fedcore
-from fedcore.data import synthetic
+from fedcore.datasets import synthetic
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_fedcore.py"
 

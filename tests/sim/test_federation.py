@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.data._clients import LazyClients
 from fedcore.errors import BadData, UnknownPlugin
 from fedcore.models.logistic import LinearClassifier
 from fedcore.sim.federation import check_dataset, federation_from_model, natural_proxy
+from fedcore.sources.clients import LazyClients
 from fedcore.types import ClientData, FederatedDataset
 
 

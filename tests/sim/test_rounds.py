@@ -5,17 +5,17 @@ import pytest
 import torch
 from torch import nn
 
+from fedcore.client import coresets as coresets_module
+from fedcore.client.executors.linear import LinearExecutor
+from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import PRESETS, Experiment
-from fedcore.data._clients import LazyClients
 from fedcore.errors import BadOption
-from fedcore.local import coresets as coresets_module
-from fedcore.local.linear import LinearExecutor
-from fedcore.local.vectorised import VectorisedExecutor
 from fedcore.server import evaluate as evaluate_module
 from fedcore.server.aggregate import mean
 from fedcore.sim import rounds as module
 from fedcore.sim.federation import federate, federation_from_model
 from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sources.clients import LazyClients
 from fedcore.types import (
     CoresetSpec,
     FederatedDataset,

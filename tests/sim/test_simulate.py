@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 import fedcore
+from fedcore.client.executors.linear import LinearExecutor
 from fedcore.errors import BadData, BadOption, FedCoreError
-from fedcore.local.linear import LinearExecutor
 from fedcore.sim.simulate import _count_classes
 from fedcore.task import Task
 

@@ -26,9 +26,9 @@ from fedcore.errors import BadOption
 from fedcore.values import LARGEST_LEGACY_SEED, at_least
 
 if TYPE_CHECKING:
-    from fedcore.data._benchmark import Benchmark
-    from fedcore.data._download import Report
-    from fedcore.data._files import Source
+    from fedcore.sources.benchmark import Benchmark
+    from fedcore.sources.download import Report
+    from fedcore.sources.files import Source
 
 data_app = typer.Typer(
     no_args_is_help=True,
@@ -71,7 +71,7 @@ def fetch(
 
     fedcore data fetch mnist --data-dir ~/data
     """
-    from fedcore.data import _download
+    from fedcore.sources import download as _download
 
     source = _source(plugins.load("dataset", name))
     if source is None:
@@ -108,8 +108,8 @@ def stats(
     fedcore data stats mnist --seed 17112 --data sigma=1.7 --plot mnist.png
     """
     from fedcore.cli.options import dataset_options
-    from fedcore.data import _benchmark
     from fedcore.report.histogram import draw_histogram, histogram
+    from fedcore.sources import benchmark as _benchmark
 
     benchmark = _benchmark.find(name)
     if seed is None:
@@ -137,7 +137,7 @@ def stats(
 
 
 def _table_one(benchmark: Benchmark, sizes: list[int]) -> Table:
-    from fedcore.data._statistics import spread_of
+    from fedcore.sources.statistics import spread_of
 
     table = Table(title=f"Table 1, {benchmark.name}", title_justify="left")
     table.add_column("")
@@ -162,7 +162,7 @@ def _table_one(benchmark: Benchmark, sizes: list[int]) -> Table:
 
 
 def _state(module: ModuleType, data_dir: Path | None) -> str:
-    from fedcore.data import _files
+    from fedcore.sources import files as _files
 
     source = _source(module)
     if source is None:

@@ -15,16 +15,16 @@ from typing import Any
 import torch
 
 from fedcore import plugins
+from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
-from fedcore.data import _benchmark
-from fedcore.data._clients import sizes_of
 from fedcore.errors import BadOption
-from fedcore.local.choose import choose_device, choose_executor
 from fedcore.report.output import OutputFolder, check_free
 from fedcore.report.records import Row, to_row
 from fedcore.report.summary import summary
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
+from fedcore.sources import benchmark as _benchmark
+from fedcore.sources.clients import sizes_of
 from fedcore.types import RunKey, TrainingSettings
 
 log = logging.getLogger(__name__)

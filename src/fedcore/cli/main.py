@@ -111,7 +111,7 @@ def run(
 @app.command(name="list")
 def list_everything() -> None:
     """List benchmarks, strategies, selectors and models."""
-    from fedcore.data._benchmark import benchmark_names, find
+    from fedcore.sources.benchmark import benchmark_names, find
 
     table = Table(show_header=True, box=None, padding=(0, 2))
     for title in ("Kind", "Name", "What it is"):

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
-from fedcore.data import _benchmark
 from fedcore.errors import BadOption
+from fedcore.sources import benchmark as _benchmark
 
 
 def with_experiment_options(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedcore.data._clients import ClientSizes
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
+from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId
 
 SELECTIONS = ("proportional", "uniform", "uniform-by-round")

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from fedcore import plugins
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
-from fedcore.data._clients import LazyClients
-from fedcore.data._samples import check_alike
 from fedcore.errors import BadData, BadOption
+from fedcore.sources.clients import LazyClients
+from fedcore.sources.samples import check_alike
 from fedcore.task import Task
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 

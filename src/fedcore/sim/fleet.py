@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.data._clients import ClientSizes
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
+from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
 CAPABILITIES = ("normal", "size-linked", "equal")

@@ -13,18 +13,18 @@ from contextlib import closing, suppress
 import torch
 
 from fedcore import plugins
+from fedcore.client.executors.choose import choose_device, choose_executor
+from fedcore.client.executors.forms import scores_of
+from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
-from fedcore.data._clients import ClientSizes, LazyClients, sizes_of
 from fedcore.errors import BadOption
-from fedcore.local.choose import choose_device, choose_executor
-from fedcore.local.forms import scores_of
-from fedcore.local.sequential import SequentialExecutor
 from fedcore.seeding import stream
 from fedcore.server.evaluate import Evaluator, draw, draw_from, pool
 from fedcore.server.round import Cohort, RoundSettings, assignments_of, run_round
 from fedcore.sim.cohort import draw_cohort
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import CapabilityLaw, Fleet, build_fleet
+from fedcore.sources.clients import ClientSizes, LazyClients, sizes_of
 from fedcore.task import Task
 from fedcore.types import (
     ClientData,

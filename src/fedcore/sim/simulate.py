@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from fedcore.config import resolve
-from fedcore.data._clients import LazyClients
-from fedcore.data._samples import as_samples
 from fedcore.errors import BadData, BadOption
 from fedcore.sim.federation import check_dataset, federate
 from fedcore.sim.history import History
 from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sources.clients import LazyClients
+from fedcore.sources.samples import as_samples
 from fedcore.task import Task
 from fedcore.types import (
     ClientData,

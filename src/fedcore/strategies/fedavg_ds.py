@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcore.coreset.budget import full_set_fits
+from fedcore.deadline import full_set_fits
 from fedcore.server.aggregate import aggregation as by_name
 from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedcore import plugins
-from fedcore.coreset.budget import (
+from fedcore.coreset.proxies import NONE, STATIC
+from fedcore.deadline import (
     capacity,
     coreset_budget,
     forward_coreset_budget,
@@ -11,7 +12,6 @@ from fedcore.coreset.budget import (
     one_pass_fits,
     static_coreset_budget,
 )
-from fedcore.coreset.proxies import NONE, STATIC
 from fedcore.errors import BadOption
 from fedcore.server.aggregate import aggregation as by_name
 from fedcore.strategies._catch_up import caught_up

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcore.coreset.budget import capacity
+from fedcore.deadline import capacity
 from fedcore.server.aggregate import aggregation as by_name
 from fedcore.strategies._catch_up import caught_up
 from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy

@@ -1,0 +1,93 @@
+"""MNIST, two digits per client: 1,000 clients whose sizes follow a power law (FedProx).
+
+Section 6.1 of the paper; its Table 1 has 69,035 samples, mean 69, standard deviation 106. The
+default seed 7992 was **searched for** among 0 to 19,999: of the draws with sigma 2.0 and 69,035
+samples, its standard deviation in training data (144.67) is the nearest to that of FedML's copy
+of the data (144.63), which the authors used. In all it is 160.74. The paper's 106 was not seen in
+6,000 draws with sigma 2.0; ``sigma=1.7`` with seed 17112, also searched for, comes to 105.83.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedcore.sources import idx as _idx
+from fedcore.sources.benchmark import no_suffix
+from fedcore.sources.files import Digest
+from fedcore.sources.statistics import PaperRow
+from fedcore.types import FederatedDataset
+
+BENCHMARKS = ("mnist",)
+PAPER = {"mnist": PaperRow(1_000, 69_035, 69, 106)}
+NOTE = "Seed 7992 was searched for: 69,035 samples. The paper's std of 106 needs sigma=1.7."
+SEED = 7992
+SIGMA = 2.0
+
+SOURCE = _idx.source(
+    "mnist",
+    {
+        "train-images-idx3-ubyte": (
+            Digest(47_040_016, "6bbc9ace898e44ae57da46a324031adb"),
+            Digest(9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ),
+        "train-labels-idx1-ubyte": (
+            Digest(60_008, "a25bea736e30d166cdddb491f175f624"),
+            Digest(28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
+        ),
+        "t10k-images-idx3-ubyte": (
+            Digest(7_840_016, "2646ac647ad5339dbf082846283269ea"),
+            Digest(1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
+        ),
+        "t10k-labels-idx1-ubyte": (
+            Digest(10_008, "27ae3e4e09519cfbb04c329615203637"),
+            Digest(4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
+    },
+    # The original page serves no files any more; these are the mirrors that libraries use.
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
+
+# Appendix B.1; the authors' repository has the same for MNIST.
+HYPERPARAMETERS: dict[str, Any] = {
+    "model": "cnn",
+    "rounds": 100,
+    "epochs": 10,
+    "batch_size": 8,
+    "learning_rate": 0.03,
+    "clients_per_round": 100,
+    "fedprox_mu": 0.1,
+    "data_seed": SEED,
+}
+
+
+def hyperparameters(preset: str) -> dict[str, Any]:
+    """What a preset sets for MNIST: both the same."""
+    return dict(HYPERPARAMETERS)
+
+
+def parse(suffix: str) -> dict[str, Any]:
+    """There is one MNIST; its options go by ``--data``."""
+    return no_suffix("mnist", suffix)
+
+
+def load(
+    *, seed: int = SEED, data_dir: Path | None = None, sigma: float = SIGMA, clients: int = 1_000
+) -> FederatedDataset:
+    """Standardised images [m, 1, 28, 28], two digits per client; see ``_idx`` and ``_partition``.
+
+    Args:
+        seed: of the partition and of each client's shuffle.
+        data_dir: where to look first.
+        sigma: of the lognormal that sizes come from.
+        clients: how many, a multiple of 10.
+    """
+    return _idx.load(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)
+
+
+def client_sizes(
+    *, seed: int = SEED, data_dir: Path | None = None, sigma: float = SIGMA, clients: int = 1_000
+) -> list[int]:
+    """Samples of each client, training and test together, as Table 1 counts them."""
+    return _idx.client_sizes(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)

@@ -1,0 +1,146 @@
+"""The last state of a stack of LSTM layers of many clients, with the kernels of ``lstm_kernel``.
+
+What does not wait for the recurrence (the first layer's part of the gates, and every weight
+gradient) is one large product before or after the waves; ``lstm_layer`` is the plain twin.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+log = logging.getLogger(__name__)
+
+ROWS = 16  # tensor cores take no fewer
+# Units of a program, terms or columns at a time, warps and stages: the best of those tried on an
+# H200 for 1, 4 and 10 clients (docs/performance.md).
+FORWARD_UNITS, BACKWARD_UNITS = 8, 16
+DEPTH, WIDTH = 64, 128
+FORWARD: dict[str, Any] = {"HOW": "tf32x3", "num_warps": 2, "num_stages": 3}
+BACKWARD: dict[str, Any] = {"HOW": "tf32x3", "num_warps": 4, "num_stages": 2}
+
+
+class _Stack(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
+        from fedcore.models.char_lstm.kernel import forward_wave
+
+        layers = len(weights) // 3
+        input_weights, hidden_weights = weights[:layers], weights[layers : 2 * layers]
+        biases = weights[2 * layers :]
+        clients, length, batch, _ = x.shape
+        units = hidden_weights[0].shape[2]
+        gates = x.new_empty(layers, clients, length, batch, 4 * units)
+        flat = gates.view(layers, clients, length * batch, 4 * units)
+        first = input_weights[0].transpose(1, 2)
+        torch.baddbmm(biases[0][:, None], x.flatten(1, 2), first, out=flat[0])
+        for layer in range(1, layers):
+            flat[layer] = biases[layer][:, None]
+        states = x.new_empty(layers, clients, length + 1, batch, units)
+        cells = torch.empty_like(states)
+        states[:, :, 0], cells[:, :, 0] = 0, 0
+        to_hidden = torch.stack(hidden_weights)
+        to_input = torch.stack(input_weights[1:]) if layers > 1 else to_hidden[:0]
+        sizes = {"ROWS": _rows(batch), "UNITS": FORWARD_UNITS, "DEPTH": min(DEPTH, units)}
+        grid = (clients, units // FORWARD_UNITS, layers)
+        for wave in range(length + layers - 1):
+            forward_wave[grid](
+                gates, states, cells, to_hidden, to_input, wave, length, batch,
+                H=units, **sizes, **FORWARD,
+            )  # fmt: skip
+        ctx.save_for_backward(x, input_weights[0], to_hidden, to_input, gates, states, cells)
+        return states[-1, :, -1].clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        from fedcore.models.char_lstm.kernel import backward_wave
+
+        x, first, to_hidden, to_input, gates, states, cells = ctx.saved_tensors
+        layers, clients, length, batch, _ = gates.shape
+        units = states.shape[-1]
+        blocks = units // BACKWARD_UNITS
+        slopes = torch.empty_like(gates)
+        cell_slopes = x.new_zeros(layers, clients, batch, units)
+        shares = x.new_empty(2, 2, layers, clients, blocks, batch, units)
+        upstream = gradients[0].contiguous()
+        sizes = {"ROWS": _rows(batch), "UNITS": BACKWARD_UNITS, "WIDTH": min(WIDTH, units)}
+        grid = (clients, blocks, layers)
+        for wave in range(length + layers - 1):
+            backward_wave[grid](
+                gates, cells, upstream, slopes, cell_slopes, shares[0], shares[1],
+                to_hidden, to_input, wave, length, batch, H=units, **sizes, **BACKWARD,
+            )  # fmt: skip
+        flat = slopes.view(layers, clients, length * batch, -1)
+        turned = flat.transpose(2, 3)
+
+        def before(layer: int) -> Tensor:
+            earlier: Tensor = states[layer, :, :-1]
+            return earlier.reshape(clients, length * batch, units)
+
+        def below(layer: int) -> Tensor:
+            source: Tensor = x if layer == 0 else states[layer - 1, :, 1:]
+            return source.reshape(clients, length * batch, -1)
+
+        return (
+            torch.bmm(flat[0], first).view_as(x),
+            *(torch.bmm(turned[layer], below(layer)) for layer in range(layers)),
+            *(torch.bmm(turned[layer], before(layer)) for layer in range(layers)),
+            *(flat[layer].sum(1) for layer in range(layers)),
+        )
+
+
+def fused_lstm(
+    x: Tensor,
+    input_weights: Sequence[Tensor],
+    hidden_weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+) -> Tensor:
+    """Last states [K, B, H] of the last layer for sequences [K, T, B, I], from zeros.
+
+    Args:
+        x: one set of sequences per client.
+        input_weights: of each layer, [K, 4H, I], then [K, 4H, H]; gates in PyTorch's order.
+        hidden_weights: of each layer, [K, 4H, H].
+        biases: of each layer, [K, 4H].
+    """
+    last: Tensor = _Stack.apply(  # type: ignore[no-untyped-call]
+        x, *input_weights, *hidden_weights, *biases
+    )
+    return last
+
+
+def fits(x: Tensor, units: int) -> bool:
+    """Whether the kernels can take a stack of ``units``: on a GPU, in float32, with Triton."""
+    power_of_two = units >= BACKWARD_UNITS and units & (units - 1) == 0
+    return x.is_cuda and x.dtype == torch.float32 and power_of_two and _works(x.device)
+
+
+@functools.cache
+def _works(device: torch.device) -> bool:
+    """Try the kernels once on a small stack; where they fail, say so once."""
+    if find_spec("triton") is None:
+        log.warning("the LSTM takes two launches per time step and layer: Triton is not installed")
+        return False
+    units = BACKWARD_UNITS
+    x = torch.zeros(1, 2, 1, 1, device=device, requires_grad=True)
+    weights = [torch.zeros(1, 4 * units, width, device=device) for width in (1, units)]
+    try:
+        with torch.enable_grad():
+            last = fused_lstm(x, weights, [weights[1]] * 2, [weights[0][:, :, 0]] * 2)
+            torch.autograd.grad(last.sum(), [x])
+    except Exception as error:  # compilers fail in many ways, and none of them is the user's fault
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        log.warning("the LSTM takes two launches per time step and layer: %s", reason)
+        return False
+    return True
+
+
+def _rows(batch: int) -> int:
+    return max(ROWS, 1 << (batch - 1).bit_length())

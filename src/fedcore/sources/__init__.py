@@ -1,0 +1,1 @@
+"""What datasets are made of: files, formats, partitions, clients."""

@@ -1,0 +1,223 @@
+import gzip
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from fedcore.errors import DatasetUnavailable
+from fedcore.sources import download as _download
+from fedcore.sources import files as _files
+from fedcore.sources.files import DataFile, Digest, Source
+
+CONTENT = bytes(range(256)) * 1000
+
+
+def digest(content: bytes) -> Digest:
+    return Digest(len(content), _files.md5(content))
+
+
+class Origin(ThreadingHTTPServer):
+    """Serves files from memory; notes what was asked for; misbehaves on request."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.ranges: list[str | None] = []
+        self.stop_after: int | None = None  # bytes, then the connection is cut
+        self.ignores_ranges = False
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Origin
+
+    def do_GET(self):
+        asked = self.headers.get("Range")
+        self.server.ranges.append(asked)
+        content = self.server.files.get(self.path[1:])
+        if content is None:
+            self.send_error(404)
+            return
+        start = 0 if asked is None or self.server.ignores_ranges else int(asked[6:-1])
+        if start >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        self.wfile.write(content[start : start + (self.server.stop_after or len(content))])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def origin():
+    server = Origin()
+    server.files["text"] = CONTENT
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+@pytest.fixture
+def file(origin):
+    return DataFile("text", digest(CONTENT), None, (origin.url("text"),))
+
+
+def ignore(*_):
+    pass
+
+
+def test_a_file_is_fetched_whole_and_nothing_else_is_left(file, tmp_path):
+    seen = []
+    source = Source("plays", (file,))
+    done = _download.fetch(source, tmp_path, lambda *report: seen.append(report))
+    target = tmp_path / "plays" / "text"
+    assert done == [(target, True)]
+    assert target.read_bytes() == CONTENT
+    assert list(target.parent.iterdir()) == [target]
+    assert seen[0] == ("text", 0, len(CONTENT))
+    assert seen[-1] == ("text", len(CONTENT), len(CONTENT))
+    assert _files.read(source, "text", tmp_path) == CONTENT
+
+
+def test_a_gzipped_file_is_fetched_as_published(origin, tmp_path):
+    packed = gzip.compress(CONTENT, mtime=0)
+    origin.files["text.gz"] = packed
+    file = DataFile("text", digest(CONTENT), digest(packed), (origin.url("text.gz"),))
+    source = Source("plays", (file,))
+    [(path, _)] = _download.fetch(source, tmp_path, ignore)
+    assert path.name == "text.gz"
+    assert _files.read(source, "text", tmp_path) == CONTENT
+
+
+def test_what_is_there_is_not_fetched_again(origin, file, tmp_path):
+    source = Source("plays", (file,))
+    _download.fetch(source, tmp_path, ignore)
+    assert _download.fetch(source, tmp_path, ignore) == [(tmp_path / "plays" / "text", False)]
+    assert len(origin.ranges) == 1
+
+
+def test_a_damaged_file_is_replaced(file, tmp_path):
+    folder = tmp_path / "plays"
+    folder.mkdir()
+    (folder / "text").write_bytes(b"damaged")
+    assert _download.fetch(Source("plays", (file,)), tmp_path, ignore) == [(folder / "text", True)]
+    assert (folder / "text").read_bytes() == CONTENT
+
+
+def test_a_damaged_twin_goes_when_the_published_form_has_come(origin, tmp_path):
+    packed = gzip.compress(CONTENT, mtime=0)
+    origin.files["text.gz"] = packed
+    file = DataFile("text", digest(CONTENT), digest(packed), (origin.url("text.gz"),))
+    (tmp_path / "plays").mkdir()
+    (tmp_path / "plays" / "text").write_bytes(b"damaged")
+    _download.fetch(Source("plays", (file,)), tmp_path, ignore)
+    assert _files.read(Source("plays", (file,)), "text", tmp_path) == CONTENT
+
+
+def test_an_interrupted_download_goes_on_where_it_stopped(origin, file, tmp_path):
+    target = tmp_path / "text"
+    origin.stop_after = 100_000
+    with pytest.raises(DatasetUnavailable, match="cannot be downloaded"):
+        _download.download(file, target, ignore)
+    assert not target.exists()
+    assert (tmp_path / "text.partial").stat().st_size == 100_000
+    origin.stop_after = None
+    seen = []
+    _download.download(file, target, lambda _, there, total: seen.append(there))
+    assert origin.ranges == [None, "bytes=100000-"]
+    assert seen[0] == 100_000
+    assert target.read_bytes() == CONTENT
+    assert not (tmp_path / "text.partial").exists()
+
+
+def test_a_complete_partial_file_needs_no_network(origin, file, tmp_path):
+    (tmp_path / "text.partial").write_bytes(CONTENT)
+    _download.download(file, tmp_path / "text", ignore)
+    assert origin.ranges == []
+    assert (tmp_path / "text").read_bytes() == CONTENT
+
+
+def test_an_origin_that_cannot_resume_starts_over(origin, file, tmp_path):
+    origin.ignores_ranges = True
+    (tmp_path / "text.partial").write_bytes(CONTENT[:5000])
+    _download.download(file, tmp_path / "text", ignore)
+    assert (tmp_path / "text").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("left", [b"another file" * 100, bytes(len(CONTENT)), CONTENT + b"more"])
+def test_a_wrong_start_is_dropped_and_the_whole_is_fetched(file, tmp_path, left):
+    (tmp_path / "text.partial").write_bytes(left)
+    _download.download(file, tmp_path / "text", ignore)
+    assert (tmp_path / "text").read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_is_refused_and_leaves_nothing(origin, file, tmp_path):
+    origin.files["text"] = CONTENT[:-1] + b"!"
+    with pytest.raises(DatasetUnavailable, match=r"MD5 \w+ instead of \w+"):
+        _download.download(file, tmp_path / "text", ignore)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_size_is_refused_before_it_is_downloaded(origin, file, tmp_path):
+    origin.files["text"] = CONTENT * 2
+    with pytest.raises(DatasetUnavailable, match="512,000 bytes instead of 256,000"):
+        _download.download(file, tmp_path / "text", ignore)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_origin_is_tried(origin, tmp_path):
+    urls = (origin.url("nowhere"), origin.url("text"))
+    _download.download(DataFile("text", digest(CONTENT), None, urls), tmp_path / "text", ignore)
+    assert (tmp_path / "text").read_bytes() == CONTENT
+
+
+def test_a_start_longer_than_the_origins_file_is_dropped(origin, file, tmp_path):
+    origin.files["text"] = b"short"
+    (tmp_path / "text.partial").write_bytes(CONTENT[:5000])
+    with pytest.raises(DatasetUnavailable, match="5 bytes instead of 256,000"):
+        _download.download(file, tmp_path / "text", ignore)
+    assert not (tmp_path / "text.partial").exists()
+
+
+def test_without_a_network_one_sentence_says_what_where_and_how(tmp_path, monkeypatch):
+    def no_network(*_, **__):
+        raise _download.urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(_download.urllib.request, "urlopen", no_network)
+    file = DataFile("text", digest(CONTENT), None, ("https://origin.example/text",))
+    with pytest.raises(DatasetUnavailable) as refused:
+        _download.fetch(Source("plays", (file,)), tmp_path, ignore)
+    message = str(refused.value)
+    assert message.startswith("text is missing and cannot be downloaded (origin.example: no route")
+    assert message.endswith(
+        f"get it elsewhere from https://origin.example/text and place it as "
+        f"{str(tmp_path / 'plays' / 'text')!r}"
+    )
+    assert "\n" not in message
+
+
+def test_a_connection_that_breaks_is_no_fault_of_the_disk(file, tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError("connection lost")
+
+    monkeypatch.setattr("http.client.HTTPResponse.read", broken)
+    with pytest.raises(DatasetUnavailable, match=r"127.0.0.1:\d+: connection lost"):
+        _download.download(file, tmp_path / "text", ignore)
+
+
+def test_a_directory_that_cannot_be_written_is_named(file, tmp_path):
+    (tmp_path / "plays").write_bytes(b"a file in the way")
+    with pytest.raises(DatasetUnavailable, match="cannot be written"):
+        _download.fetch(Source("plays", (file,)), tmp_path, ignore)
