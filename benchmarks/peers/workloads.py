@@ -94,7 +94,7 @@ def _order(setting: Setting, number: int, client: int, size: int) -> np.ndarray:
     """Which samples our schedule takes, epoch by epoch, without its padding."""
     plan = LocalPlan((Phase(setting.epochs),), Way.FULL)
     tape = phase_schedule(
-        Assignment(client, plan, number, SEED), 0, Samples.everything(size), BATCH
+        Assignment(client, plan, number - 1, SEED), 0, Samples.everything(size), BATCH
     )
     return tape.index[tape.coefficient > 0].astype(np.int32)
 

@@ -87,4 +87,4 @@ def task_of(workload: Workload, clients: dict[int, ClientData]) -> Task:
 
 def assignments_of(workload: Workload) -> list[Assignment]:
     plan = LocalPlan((Phase(workload.epochs),), Path.FULL)
-    return [Assignment(number, plan, 1, 0) for number in range(workload.clients)]
+    return [Assignment(number, plan, 0, 0) for number in range(workload.clients)]

@@ -54,14 +54,20 @@ class Path(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientProfile:
-    """What the server knows of a client: how much data, how fast."""
+    """What the server knows of a client: how much data, how fast, over which link."""
 
     num_samples: int
     capability: float
+    download: float = math.inf  # bytes per second
+    upload: float = math.inf
 
-    def seconds(self, work: int) -> float:
-        """Time to process ``work`` samples: work / c^i (section 3.1)."""
-        return work / self.capability
+    def transfer_seconds(self, model_bytes: int) -> float:
+        """Time to fetch a model and to send one back."""
+        return model_bytes / self.download + model_bytes / self.upload
+
+    def seconds(self, work: int, model_bytes: int = 0) -> float:
+        """Download, work / c^i (section 3.1), upload; who has no work to do fetches nothing."""
+        return work / self.capability + (self.transfer_seconds(model_bytes) if work else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class CoresetSpec:
     selector: str
     proxy: str
     weighting: Weighting = Weighting.SCALED
+    price: float = 0.0  # of choosing it, in trained samples per sample it is chosen from
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +95,12 @@ class Phase:
 
     def work(self, num_samples: int) -> int:
         """Samples this phase processes on a client that holds ``num_samples``."""
-        size = num_samples if self.coreset is None else min(self.coreset.budget, num_samples)
         if self.forward_price is not None:
-            return math.ceil(self.forward_price * size)
-        return self.epochs * size
+            return math.ceil(self.forward_price * num_samples)
+        if self.coreset is None:
+            return self.epochs * num_samples
+        chosen = math.ceil(self.coreset.price * num_samples)
+        return self.epochs * min(self.coreset.budget, num_samples) + chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +202,16 @@ class Assignment:
 
     client_id: ClientId
     plan: LocalPlan
-    round_number: int
+    base_version: int  # of the model it starts from: how many merges made it
     seed: int
+    repeat: int = 0  # how often this client started from that version before
+    shift: Params | None = None  # a vector that is added to every gradient of the job
+
+    def path(self, *purpose: str | int) -> tuple[str | int, ...]:
+        """The name of a random stream of this job: (purpose, base version + 1, client, ...)."""
+        kind, *rest = purpose
+        again = ("again", self.repeat) if self.repeat else ()
+        return (kind, self.base_version + 1, self.client_id, *rest, *again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +222,14 @@ class LocalUpdate:
     params: Params
     num_samples: int
     copies: int = 1  # how often the cohort drew this client (selection with replacement)
+    base_version: int = 0  # of the model that training started from
+    steps: int = 0
+    loss_sum: float = 0.0  # Σ_j L_j of every sample, at the first step that met it
+    loss_square_sum: float = 0.0  # Σ_j L_j²
+    loss_count: int = 0  # how many samples the two sums are over
+    seconds: float | None = None  # that the job took; None: the clock computes them
+    payload: Params | None = None  # what a method of one's own sends beside the parameters
+    fell_back: bool = False  # its selector failed, and a plain draw took the place of the choice
     coreset_size: int | None = None
     gradient_error: float | None = None  # of its coreset, in proxy space
     full_gradient_error: float | None = None  # the same on the whole model, where asked for

@@ -9,7 +9,7 @@ from fedcore.types import Assignment, ClientData, CoresetSpec, LocalPlan, Path, 
 
 def assignment(round_number, spec, client=0):
     plan = LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET)
-    return Assignment(client, plan, round_number, seed=0)
+    return Assignment(client, plan, round_number - 1, seed=0)
 
 
 def test_convex_distances_are_computed_once_per_client_over_all_rounds(build_client, monkeypatch):

@@ -37,7 +37,7 @@ def setting(build_client):
     torch.manual_seed(0)
     task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
     clients = {k: build_client(size, seed=k) for k, size in enumerate(SIZES)}
-    return task, clients, [Assignment(k, plan, 1, 0) for k, plan in enumerate(PLANS)]
+    return task, clients, [Assignment(k, plan, 0, 0) for k, plan in enumerate(PLANS)]
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_choices_of_several_clients_are_made_at_once(setting, monkeypatch):
     selections = Selections(Coresets(clients), threads=2)
     spec = CoresetSpec(4, "uniform", "input")
     plan = LocalPlan((Phase(1, spec),), Path.STATIC_CORESET)
-    pending = [selections.begin(Assignment(k, plan, 1, 0), 0) for k in (0, 1)]
+    pending = [selections.begin(Assignment(k, plan, 0, 0), 0) for k in (0, 1)]
     assert all(len(choice().indices) == 4 for choice in pending)
 
 
@@ -253,10 +253,10 @@ def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
     assert [selections.missing(one) for one in assignments] == [0, 0, 64, 0, 80, 0]
     selections.expect(assignments)
     later = LocalPlan((Phase(1, dataclasses.replace(STATIC, budget=7)),), Path.STATIC_CORESET)
-    selections.expect([Assignment(5, later, 2, 0)])
+    selections.expect([Assignment(5, later, 1, 0)])
     selections.expect(assignments)
     found = [selections.begin(assignments[k], phase)() for k, phase in ((2, 1), (4, 0))]
-    last = selections.begin(Assignment(5, later, 2, 0), 0)()
+    last = selections.begin(Assignment(5, later, 1, 0), 0)()
     assert made == [80, 64, 33]
     assert (len(found[0].indices), len(last.indices)) == (5, 7)
     assert not any(selections.missing(one) for one in assignments)

@@ -170,7 +170,7 @@ def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahe
         return draw(*arguments)
 
     def listened(self, assignments):
-        announced.extend(one.round_number for one in assignments)
+        announced.extend(one.base_version + 1 for one in assignments)
         return expect(self, assignments)
 
     monkeypatch.setattr(module, "AHEAD", ahead)

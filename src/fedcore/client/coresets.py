@@ -89,7 +89,7 @@ class Coresets:
                 spec = replace(spec, selector="uniform-plain", proxy=NONE)
                 return Choice(partial(self._by_inputs, assignment, spec))
             # A new one every round, because gradients change.
-            make = partial(self._build, assignment, spec, candidates, assignment.round_number)
+            make = partial(self._build, assignment, spec, candidates)
             return Choice(make, candidates.space.factors[0].device.type == "cpu")
         kept = (client, spec) in self._kept
         return Choice(partial(self._by_inputs, assignment, spec), kept=kept)
@@ -106,13 +106,13 @@ class Coresets:
         client = assignment.client_id
         if spec.proxy == NONE:  # a random draw should change from round to round
             candidates = self._candidates(assignment, spec, None)
-            return self._build(assignment, spec, candidates, assignment.round_number)
+            return self._build(assignment, spec, candidates)
         # Distances between inputs are the same in every round, and so is the coreset: they are
         # computed once per client and budget, and what is kept is the answer, not a matrix.
         kept = self._kept.get((client, spec))
         if kept is None:
             candidates = self._candidates(assignment, spec, None)
-            kept = self._build(assignment, spec, candidates)
+            kept = self._build(assignment, spec, candidates, kept=True)
             self._keep(client, spec, kept)
         return kept
 
@@ -137,9 +137,16 @@ class Coresets:
         )
 
     def _build(
-        self, assignment: Assignment, spec: CoresetSpec, candidates: Candidates, *path: int
+        self,
+        assignment: Assignment,
+        spec: CoresetSpec,
+        candidates: Candidates,
+        *,
+        kept: bool = False,
     ) -> Samples:
-        generator = stream(assignment.seed, "coreset", *path, assignment.client_id)
+        # What is kept belongs to no round, so its stream does not either.
+        path = ("coreset", assignment.client_id) if kept else assignment.path("coreset")
+        generator = stream(assignment.seed, *path)
         coreset = build_coreset(candidates, spec.budget, spec.selector, generator)
         return Samples(
             coreset.indices.cpu().numpy().astype(np.int64),

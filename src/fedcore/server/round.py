@@ -88,7 +88,7 @@ def _assignments(
     number: int, plans: Mapping[ClientId, LocalPlan], settings: RoundSettings
 ) -> list[Assignment]:
     return [
-        Assignment(client, plan, number, settings.seed)
+        Assignment(client, plan, number - 1, settings.seed)
         for client, plan in plans.items()
         if plan.phases
     ]

@@ -35,7 +35,7 @@ def test_threads_change_nothing(build_client):
     task = Task(LinearClassifier(3, 2))
     start = task.initial_params()
     plan = LocalPlan((Phase(3),), Path.FULL)
-    assignments = [Assignment(client, plan, 1, 0) for client in clients]
+    assignments = [Assignment(client, plan, 0, 0) for client in clients]
     answers = [
         LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=threads).run(
             start, assignments
@@ -54,7 +54,7 @@ def test_coresets_are_the_same_chosen_ahead_or_not_on_any_number_of_threads(buil
     start = task.initial_params()
     full = LocalPlan((Phase(3),), Path.FULL)
     slow = LocalPlan((Phase(1), Phase(2, CoresetSpec(7, "kmedoids", "input"))), Path.CORESET)
-    assignments = [Assignment(k, slow if k else full, 1, 0) for k in clients]
+    assignments = [Assignment(k, slow if k else full, 0, 0) for k in clients]
     answers = []
     for threads in (1, 2, 3):
         for ahead in ([], assignments, assignments[2:]):
@@ -73,7 +73,7 @@ def test_gradient_proxies_go_through_the_plain_loop(build_client):
     start = task.initial_params()
     plan = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kmedoids", "logits"))), Path.CORESET)
     executor = LinearExecutor(task, {0: build_client(20)}, TrainingSettings(0.1, 4))
-    update = executor.run(start, [Assignment(0, plan, 1, 0)])[0]
+    update = executor.run(start, [Assignment(0, plan, 0, 0)])[0]
     assert not torch.equal(update.params["linear.weight"], start["linear.weight"])
 
 
@@ -84,7 +84,7 @@ def test_a_diverging_model_shows_it(build_client, sigmoid):
     start = {n: torch.full_like(v, float("nan")) for n, v in task.initial_params().items()}
     executor = LinearExecutor(task, {0: build_client(8)}, TrainingSettings(0.1, 4))
     plan = LocalPlan((Phase(1),), Path.FULL)
-    update = executor.run(start, [Assignment(0, plan, 1, 0)])[0]
+    update = executor.run(start, [Assignment(0, plan, 0, 0)])[0]
     assert torch.isnan(update.params["linear.weight"]).all()
 
 
@@ -117,7 +117,7 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     clients = {number: build_client(40 - number, seed=number) for number in range(12)}
     task = Task(LinearClassifier(3, 2))
     plan = LocalPlan((Phase(1),), Path.FULL)
-    assignments = [Assignment(client, plan, 1, 0) for client in clients]
+    assignments = [Assignment(client, plan, 0, 0) for client in clients]
     executor = LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=2)
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):

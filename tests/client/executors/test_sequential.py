@@ -27,7 +27,7 @@ def run(plan, client, model=None):
     task = Task(model or a_network())
     executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.1, 4))
     start = task.initial_params()
-    return start, executor.run(start, [Assignment(7, plan, 3, seed=11)])[0]
+    return start, executor.run(start, [Assignment(7, plan, 2, seed=11)])[0]
 
 
 def test_full_epochs_are_torch_sgd_on_the_scheduled_batches(build_client):
@@ -79,7 +79,7 @@ def test_collected_gradients_stand_in_the_order_of_the_samples(build_client, mon
     executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.0, 4))
     params = task.initial_params()
     plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(3, "uniform", "logits"))), Path.CORESET)
-    executor.run(params, [Assignment(7, plan, 1, 0)])
+    executor.run(params, [Assignment(7, plan, 0, 0)])
     probabilities = torch.softmax(task.logits(params, client.x), dim=1)
     residuals = probabilities - nn.functional.one_hot(client.y, 2)
     assert torch.allclose(kept[1].gradients.residuals, residuals, atol=1e-6)
@@ -123,7 +123,7 @@ def test_a_step_scale_is_a_larger_learning_rate(build_client):
         settings = TrainingSettings(learning_rate, 4)
         plan = LocalPlan(phases, Path.CORESET, step_scale=scale)
         executor = SequentialExecutor(task, {7: client}, settings)
-        return executor.run(start, [Assignment(7, plan, 1, 0)])[0]
+        return executor.run(start, [Assignment(7, plan, 0, 0)])[0]
 
     # Powers of two, so that both round alike: among ties the last bit may choose the medoid.
     scaled, faster = trained(0.0625, 2.0), trained(0.125, 1.0)
@@ -162,7 +162,7 @@ def test_a_random_subset_is_another_one_every_round(build_client):
     start = task.initial_params()
     plan = LocalPlan((Phase(1, CoresetSpec(5, "uniform-plain", "none")),), Path.RANDOM_SUBSET)
     first, second = (
-        executor.run(start, [Assignment(7, plan, number, seed=11)])[0] for number in (1, 2)
+        executor.run(start, [Assignment(7, plan, number - 1, seed=11)])[0] for number in (1, 2)
     )
     assert first.coreset_size == 5
     assert not torch.allclose(first.params["0.weight"], second.params["0.weight"])
@@ -176,7 +176,7 @@ def test_the_error_of_a_coreset_is_reported_and_on_request_that_of_the_model(bui
     for measure in (False, True):
         settings = TrainingSettings(0.1, 4, measure_full_gradient=measure)
         executor = SequentialExecutor(task, {7: build_client(24)}, settings)
-        update = executor.run(task.initial_params(), [Assignment(7, plan, 1, seed=1)])[0]
+        update = executor.run(task.initial_params(), [Assignment(7, plan, 0, seed=1)])[0]
         assert 0 < update.gradient_error < 1
         errors.append(update.full_gradient_error)
     assert errors[0] is None

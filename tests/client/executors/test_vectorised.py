@@ -29,7 +29,7 @@ def test_answers_come_in_the_order_of_the_questions_and_padding_is_counted(build
     clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
     task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
     plan = LocalPlan((Phase(2),), Path.FULL)
-    assignments = [Assignment(k, plan, 1, 0) for k in clients]
+    assignments = [Assignment(k, plan, 0, 0) for k in clients]
     executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4))
     updates = executor.run(task.initial_params(), assignments)
     assert [update.client_id for update in updates] == [0, 1, 2, 3]
@@ -44,7 +44,7 @@ def test_a_plan_without_training_gives_back_the_model(build_client):
     start = task.initial_params()
     plan = LocalPlan((Phase(1, forward_price=0.3),), Path.FORWARD_CORESET)
     executor = VectorisedExecutor(task, {0: build_client()}, TrainingSettings(0.1, 4))
-    (update,) = executor.run(start, [Assignment(0, plan, 1, 0)])
+    (update,) = executor.run(start, [Assignment(0, plan, 0, 0)])
     assert all(torch.equal(update.params[n], start[n]) for n in start)
     assert executor.padding_share == 0
 
@@ -56,7 +56,7 @@ def test_the_error_on_the_whole_gradient_is_measured_where_asked_for(build_clien
     plan = LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET)
     settings = TrainingSettings(0.1, 4, measure_full_gradient=True)
     errors = [
-        kind(task, clients, settings).run(task.initial_params(), [Assignment(0, plan, 1, 0)])
+        kind(task, clients, settings).run(task.initial_params(), [Assignment(0, plan, 0, 0)])
         for kind in (SequentialExecutor, VectorisedExecutor)
     ]
     one, other = (updates[0].full_gradient_error for updates in errors)
@@ -66,7 +66,7 @@ def test_the_error_on_the_whole_gradient_is_measured_where_asked_for(build_clien
 def test_steps_of_a_plan():
     spec = CoresetSpec(10, "uniform", "none")
     phases = (Phase(1, forward_price=0.3), Phase(2), Phase(3, spec))
-    assert steps_of(Assignment(0, LocalPlan(phases, Path.CORESET), 1, 0), 33, 8) == 2 * 5 + 3 * 2
+    assert steps_of(Assignment(0, LocalPlan(phases, Path.CORESET), 0, 0), 33, 8) == 2 * 5 + 3 * 2
 
 
 def test_shares_of_nothing_are_zero():
@@ -84,9 +84,11 @@ def test_who_rests_is_not_touched_by_what_overflows_beside_it(build_client):
     missing = ClientData(torch.full((400, 3), 3.4e38), torch.zeros(400, dtype=torch.int64))
     clients = {0: missing, 1: build_client(40)}
     task = Task(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)))
+    for value in task.model.parameters():
+        nn.init.ones_(value)  # so that it does overflow, whatever was drawn before
     chosen = LocalPlan((Phase(1), Phase(3, CoresetSpec(6, "kcenter", "logits"))), Path.CORESET)
     plans = [LocalPlan((Phase(4),), Path.FULL), chosen]
-    assignments = [Assignment(client, plan, 1, 0) for client, plan in enumerate(plans)]
+    assignments = [Assignment(client, plan, 0, 0) for client, plan in enumerate(plans)]
     for kind in (SequentialExecutor, VectorisedExecutor):
         executor = kind(task, clients, TrainingSettings(0.1, 4))
         updates = executor.run(task.initial_params(), assignments)

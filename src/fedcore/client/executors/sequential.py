@@ -73,8 +73,8 @@ class SequentialExecutor:
         updates = []
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             for assignment in assignments:
-                path = ("model", assignment.round_number, assignment.client_id)
-                torch.manual_seed(int(stream(assignment.seed, *path).integers(1 << 63)))
+                draws = stream(assignment.seed, *assignment.path("model"))
+                torch.manual_seed(int(draws.integers(1 << 63)))
                 updates.append(self.train(params, assignment))
         return updates
 
@@ -173,7 +173,7 @@ def phase_schedule(
     assignment: Assignment, phase: int, samples: Samples, batch_size: int
 ) -> BatchSchedule:
     """The batches of one phase, from the random stream that belongs to it; steps to scale."""
-    path = ("shuffle", assignment.round_number, assignment.client_id, phase)
+    path = assignment.path("shuffle", phase)
     epochs = assignment.plan.phases[phase].epochs
     tape = schedule(samples, epochs, batch_size, stream(assignment.seed, *path))
     scale = assignment.plan.step_scale
