@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from fedcore.errors import BadOption, BadRecord
+from fedcore.records import RunKey
 from fedcore.report import output
 from fedcore.report.output import CHECKPOINT, EXPERIMENT, ROUNDS, SUMMARY, OutputFolder
 from fedcore.report.records import read_rows
-from fedcore.types import RunKey
 
 RUN = RunKey("b", "fedcore", 30.0, 0)
 OTHER = RunKey("b", "fedavg", 30.0, 0)

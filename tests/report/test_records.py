@@ -3,8 +3,9 @@ import json
 import pytest
 
 from fedcore.errors import BadRecord
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report.records import group, key_of, read_rows, to_line, to_row
-from fedcore.types import ClientRecord, Path, RoundRecord, RunKey
+from fedcore.types import Path
 
 KEY = RunKey("synthetic-1-1", "fedcore", 30.0, 0)
 

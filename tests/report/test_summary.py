@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from fedcore.records import RunKey
 from fedcore.report.summary import summarise, summary
-from fedcore.types import RunKey
 
 KEY = RunKey("b", "fedcore", 30.0, 0)
 

@@ -1,5 +1,5 @@
+from fedcore.records import RoundRecord
 from fedcore.sim.history import History
-from fedcore.types import RoundRecord
 
 
 def record(number, time, accuracy):

@@ -18,14 +18,16 @@ from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.records import RunKey, Snapshot
 from fedcore.report.output import OutputFolder, check_free
 from fedcore.report.records import Row, to_row
 from fedcore.report.summary import summary
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
+from fedcore.sim.rounds import on_cpu, simulate_rounds
+from fedcore.sim.world import build_sampler, build_strategy, build_world, fleet_of
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
-from fedcore.types import RunKey, TrainingSettings
+from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        build_strategy(strategy, experiment, first.proxy)
+        build_strategy(strategy, experiment, first.proxy, there)
+    build_sampler(experiment)
     for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
         fleet_of(sizes_of(dataset.clients), experiment, run)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
@@ -147,18 +150,21 @@ def _run(
     """The rounds of one run that are not done yet."""
     federation = federations[run.seed]
     source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
-    strategy = build_strategy(source, experiment, federation.proxy)
+    there = len(federation.dataset.clients)
+    strategy = build_strategy(source, experiment, federation.proxy, there)
     done, params = folder.position(run, experiment.rounds) if folder else (0, None)
     tell(run, done)
     if done == experiment.rounds:
         return
-    start = (done, federation.initial if params is None else params)
-    with closing(
-        simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
-    ) as rounds:
-        for record, model in rounds:
+    start = None
+    if params is not None:
+        tensors = {f"param/{name}": value for name, value in params.items()}
+        start = Snapshot(tensors, {"version": done, "jobs": []})
+    world = build_world(federation, experiment, run, strategy)
+    with closing(simulate_rounds(world, start)) as rounds:
+        for record, state in rounds:
             row = to_row(run, record)
             if folder is not None:
-                folder.add(row, run, model)
+                folder.add(row, run, on_cpu(state.params))
             tell(run, record.number)
             yield row

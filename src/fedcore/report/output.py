@@ -19,9 +19,10 @@ import torch
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord
+from fedcore.records import RunKey
 from fedcore.report.records import Row, group, read_rows, to_line
 from fedcore.report.summary import summary
-from fedcore.types import Params, RunKey
+from fedcore.types import Params
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT, CHECKPOINT_PARTIAL = "checkpoint.npz", "checkpoint.partial.npz"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.records import RunKey
 from fedcore.report.output import PICTURES
 from fedcore.report.records import Row, group
 from fedcore.report.tables import strategy_title
-from fedcore.types import RunKey
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito); FedCore has the strongest.
 COLOURS = {"fedavg": "#555555", "fedavg-ds": "#E69F00", "fedprox": "#0072B2", "fedcore": "#D55E00"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import BadRecord
-from fedcore.types import RoundRecord, RunKey
+from fedcore.records import RoundRecord, RunKey
 
 Row = dict[str, Any]
 NEEDED = ("benchmark", "strategy", "stragglers", "seed", "round", "round_time", "train_loss")

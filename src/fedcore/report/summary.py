@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcore.records import RunKey
 from fedcore.report.records import Row, group
-from fedcore.types import RunKey
 from fedcore.version import __version__
 
 SCHEMA = 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcore.types import Params, RoundRecord
+from fedcore.records import RoundRecord
+from fedcore.types import Params
 
 
 @dataclass(frozen=True, slots=True)
