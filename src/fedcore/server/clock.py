@@ -102,8 +102,11 @@ class VirtualClock:
             self._train(job.assignment.base_version)
         self.now, sequence, _ = heapq.heappop(self._queue)
         update = self._answers.pop(sequence)
+        # What the server knows better than a client: how it was drawn, and where it began.
+        version = job.assignment.base_version
         seconds = self._seconds(job) if update.seconds is None else update.seconds
-        return Arrival(job, replace(update, copies=job.copies, seconds=seconds))
+        known = replace(update, copies=job.copies, base_version=version, seconds=seconds)
+        return Arrival(job, known)
 
     def restart(self, *, cancel: bool = False) -> None:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
