@@ -13,6 +13,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = {
     **dict.fromkeys(("types", "errors", "version"), 0),
     **dict.fromkeys(("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked"), 1),
+    "history": 1,
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("config", "server", "datasets", "models"), 3),
     **dict.fromkeys(("strategies", "client"), 4),

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, Protocol
+from typing import Any, Generic, Protocol
 
 import numpy as np
 import torch
@@ -287,19 +287,20 @@ class ClientRecord:
     coreset_size: int | None = None
     gradient_error: float | None = None
     full_gradient_error: float | None = None
+    fell_back: bool = False  # see LocalUpdate
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One round: how long it took and how good the model is after it."""
+    """One round: how long it took and how good the model is after it; None is not measured."""
 
     number: int
     seconds: float
     deadline: float
     clients: tuple[ClientRecord, ...]
     rejected: int  # answers with NaN or infinity in them, which were left out
-    train_loss: float
-    train_accuracy: float
+    train_loss: float | None
+    train_accuracy: float | None
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float
@@ -323,3 +324,14 @@ class RunKey:
     strategy: str
     stragglers: float
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All a server needs to go on: named tensors, and JSON values.
+
+    A checkpoint is one of these on disk.
+    """
+
+    tensors: Mapping[str, Tensor]
+    meta: Mapping[str, Any]

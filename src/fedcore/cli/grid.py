@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.report.output import OutputFolder, check_free
-from fedcore.report.records import Row, to_row
+from fedcore.report.output import OutputFolder
+from fedcore.report.records import Runs
 from fedcore.report.summary import summary
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
-from fedcore.types import RunKey, TrainingSettings
+from fedcore.types import Params, RoundRecord, RunKey, Snapshot, TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def run_grid(
     overwrite: bool = False,
     resume: bool = False,
     tell: Tell = lambda run, done: None,
-) -> tuple[dict[str, Any], list[Row]]:
+) -> tuple[dict[str, Any], Runs]:
     """Prepare, train and write; nothing is written before all options are known good.
 
     Returns:
@@ -48,23 +49,18 @@ def run_grid(
     # Steps are small: a second thread inside one costs more than it brings. Clients are trained
     # side by side instead (--threads).
     torch.set_num_threads(1)
-    if out is not None and not resume:
-        check_free(out, overwrite=overwrite)
-    federations = prepare(experiment)
     settings = dataclasses.asdict(experiment)
+    grid = list(runs_of(experiment))
     folder = None
     if out is not None and resume:
-        folder = OutputFolder.resume(out, settings)
+        folder = OutputFolder.resume(out, settings, grid)
     elif out is not None:
         folder = OutputFolder.create(out, settings, overwrite=overwrite)
-    rows = [
-        row
-        for run in runs_of(experiment)
-        for row in _run(run, experiment, federations, folder, tell)
-    ]
-    if folder is None:
-        return summary(rows, settings), rows
-    return folder.finish(), folder.rows
+    federations = prepare(experiment)
+    if folder is not None:
+        folder.begin()
+    found = {run: _run(run, experiment, federations[run.seed], folder, tell) for run in grid}
+    return (folder.finish() if folder else summary(found, settings)), found
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
@@ -140,25 +136,34 @@ def strategy_name(strategy: str) -> str:
 def _run(
     run: RunKey,
     experiment: Experiment,
-    federations: dict[int, Federation],
+    federation: Federation,
     folder: OutputFolder | None,
     tell: Tell,
-) -> Iterator[Row]:
-    """The rounds of one run that are not done yet."""
-    federation = federations[run.seed]
+) -> list[RoundRecord]:
+    """All rounds of one run; those that are not done yet are trained and written."""
     source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
     strategy = build_strategy(source, experiment, federation.proxy)
-    done, params = folder.position(run, experiment.rounds) if folder else (0, None)
+    done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+    records = list(folder.runs.get(run, [])) if folder else []
     tell(run, done)
     if done == experiment.rounds:
-        return
-    start = (done, federation.initial if params is None else params)
+        return records
+    start = (done, _params_of(snapshot) if snapshot else federation.initial)
     with closing(
         simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
     ) as rounds:
         for record, model in rounds:
-            row = to_row(run, record)
+            records.append(record)
             if folder is not None:
-                folder.add(row, run, model)
+                folder.add(record, run, partial(_snapshot_of, model))
             tell(run, record.number)
-            yield row
+    return records
+
+
+# Until rounds bring the whole state of the server themselves.
+def _snapshot_of(params: Params) -> Snapshot:
+    return Snapshot({f"param/{name}": value for name, value in params.items()}, {})
+
+
+def _params_of(snapshot: Snapshot) -> Params:
+    return {name.removeprefix("param/"): value for name, value in snapshot.tensors.items()}

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fedcore.config import resolve
 from fedcore.errors import BadData, BadOption
+from fedcore.history import History
 from fedcore.sim.federation import check_dataset, federate
-from fedcore.sim.history import History
 from fedcore.sim.rounds import build_strategy, simulate_rounds
 from fedcore.sources.clients import LazyClients
 from fedcore.sources.samples import as_samples
