@@ -147,7 +147,7 @@ def test_a_damaged_line_is_refused_and_left_as_it_is(tmp_path):
 def test_a_damaged_checkpoint_is_refused_and_the_remedy_works(tmp_path, always_checkpoint):
     create(tmp_path / "job").add(record(1), OTHER, state(1))
     (tmp_path / "job" / CHECKPOINT).write_bytes(b"")
-    with pytest.raises(BadRecord, match="is damaged .*; delete it and resume again"):
+    with pytest.raises(BadRecord, match=r"is damaged .*; delete it and resume again"):
         resume(tmp_path / "job").position(OTHER, rounds=3)
     (tmp_path / "job" / CHECKPOINT).unlink()
     assert resume(tmp_path / "job").position(OTHER, rounds=3) == (0, None)

@@ -166,9 +166,9 @@ def test_a_misplaced_round_is_named_with_what_belongs_there(tmp_path):
     with pytest.raises(BadRecord) as found:
         read_runs(path, *JOB)
     assert str(found.value) == (
-        f"line 2 of {str(path)!r} is not the round that belongs there (round 3 of fedcore at 30.0 % "
-        "with seed 0 in place of round 2 of fedcore at 30.0 % with seed 0); delete the lines from 2 "
-        "on and resume again"
+        f"line 2 of {str(path)!r} is not the round that belongs there (round 3 of fedcore at "
+        "30.0 % with seed 0 in place of round 2 of fedcore at 30.0 % with seed 0); delete the "
+        "lines from 2 on and resume again"
     )
 
 

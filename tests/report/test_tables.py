@@ -165,16 +165,16 @@ def test_under_a_table_stands_what_it_shows():
         fedprox=([0.58, 0.689, 0.9], 0.9),
         fedcore=([0.892, 0.88, 0.9], 1.0),
     ) == [
-        "At 30 % stragglers: of those whose rounds all ended on time, FedCore is the most accurate, "
-        "89.2 %, 20.3 points above FedProx; FedAvg ended 1.2 points below that, in rounds of 14.7 "
-        "deadlines."
+        "At 30 % stragglers: of those whose rounds all ended on time, FedCore is the most "
+        "accurate, 89.2 %, 20.3 points above FedProx; FedAvg ended 1.2 points below that, "
+        "in rounds of 14.7 deadlines."
     ]
 
 
 def test_those_within_a_point_are_called_level():
     assert found(fedprox=([0.885], 0.9), fedcore=([0.893], 1.0), fedavg_ds=([0.3], 0.5)) == [
-        "At 30 % stragglers: of those whose rounds all ended on time, FedCore and FedProx are level "
-        "at 88.5 to 89.3 %, 59.3 points above FedAvg-DS."
+        "At 30 % stragglers: of those whose rounds all ended on time, FedCore and FedProx are "
+        "level at 88.5 to 89.3 %, 59.3 points above FedAvg-DS."
     ]
 
 
