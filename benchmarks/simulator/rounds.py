@@ -73,7 +73,8 @@ def rounds_of(
 ) -> Iterator[tuple[RoundRecord, Params]]:
     strategy = build_strategy("fedcore", experiment, federation.proxy)
     key = RunKey(experiment.benchmark, "fedcore", STRAGGLERS, 0)
-    return simulate_rounds(build_world(federation, experiment, key, strategy))
+    world = build_world(federation, experiment, key, strategy)
+    return ((record, state.params) for record, state in simulate_rounds(world))
 
 
 def parts_of(record: RoundRecord) -> dict[str, float]:

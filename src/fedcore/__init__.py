@@ -2,9 +2,9 @@
 
 from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.metric import Euclidean, OuterProduct
+from fedcore.history import History
 from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
-from fedcore.sim.history import History
 from fedcore.sim.simulate import simulate
 from fedcore.sources.clients import LazyClients
 from fedcore.types import (

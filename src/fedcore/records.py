@@ -37,15 +37,18 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One round, from merge to merge: how long it took and how good the model is after it."""
+    """One round, from merge to merge: how long it took and how good the model is after it.
+
+    None is what nobody measured.
+    """
 
     number: int
     seconds: float
     deadline: float
     clients: tuple[ClientRecord, ...]
     rejected: int  # answers with NaN or infinity in them, which were left out
-    train_loss: float
-    train_accuracy: float
+    train_loss: float | None
+    train_accuracy: float | None
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float

@@ -1,6 +1,7 @@
 """Documents say what the committed results say, and the results meet what is claimed of them."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -170,3 +171,39 @@ def test_fedprox_with_larger_steps_is_on_either_side_of_fedcore_by_seed():
         )
         assert 0 < first < 1
         assert -1 < second < 0
+
+
+def test_the_readme_says_how_much_longer_fedavg_takes_over_all_fleets():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    ratios = {}
+    for stragglers in (10, 30):
+        average, core = (
+            [
+                run["mean_round_time"]
+                for benchmark in tables.SETS
+                for run in tables.pick(CONTENT["results"]["paper"], benchmark, name, stragglers)
+            ]
+            for name in ("fedavg", "fedcore")
+        )
+        ratios[stragglers] = [a / c for a, c in zip(average, core, strict=True)]
+    (low, high), (least, most) = ((min(r), max(r)) for r in ratios.values())
+    assert f"{low:.1f} to {high:.0f} times as long at 10 % of stragglers" in readme
+    assert f"and {least:.1f} to {most:.0f} times at 30 %" in readme
+
+
+def test_the_readme_says_how_far_fedprox_falls_at_30_percent():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    gaps = [100 * (median(b, "fedavg", 30) - median(b, "fedprox", 30)) for b in tables.SETS]
+    assert f"ends {int(min(gaps))} to {int(max(gaps))} points below FedAvg at 30 %" in readme
+
+
+def test_the_page_on_performance_has_the_launches_and_ratios_of_the_results():
+    page = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    steps = tables.read("simulator-check-cuda.json")["one step, ms"]
+    for name, step in zip(("logistic,", "CNN,", "LSTM,"), steps, strict=True):
+        launches = step["kernels"][0].split(", ")[1].split()[0]
+        assert re.search(rf"\| {name} [^|]*\|[^|]*\|[^|]*\| {launches}[ :]", page)
+    cnn = next(row for row in tables.read("simulator-cpu.json")["speed"] if row["model"] == "cnn")
+    assert f"The {cnn['times faster']:.2f} of the first table" in page
+    in_turns = cnn["plain ms, in turns with ours"] / cnn["ours ms"]
+    assert f"is {in_turns:.2f} against the plain loop in turns with ours" in page

@@ -1,11 +1,20 @@
 import dataclasses
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+import fedcore
 from fedcore.cli.grid import prepare, run_grid
 from fedcore.config import Experiment
-from fedcore.errors import BadOption, UnknownPlugin
+from fedcore.errors import BadOption, BadRecord, UnknownPlugin
 
 SMALL = Experiment(
     rounds=1,
@@ -97,3 +106,78 @@ def test_a_cohort_larger_than_the_fleet_is_told(caplog, selection):
 def test_a_cohort_drawn_with_replacement_may_be_of_any_size(caplog):
     prepare(changed(clients_per_round=50))
     assert caplog.messages == []
+
+
+LONGER = changed(rounds=12, epochs=2, seed=(0, 1), strategies=("fedprox", "fedcore"))
+KILLED = """
+import sys
+import time
+from pathlib import Path
+from fedcore.cli.grid import run_grid
+from fedcore.report import output
+sys.path.insert(0, sys.argv[2])
+from test_grid import LONGER
+output.CHECKPOINT_EVERY = 0.02
+run_grid(LONGER, Path(sys.argv[1]), resume=Path(sys.argv[1]).exists(),
+         tell=lambda run, done: time.sleep(0.02))
+"""
+
+
+def lasting(path):
+    """The lines of a job without their real times: text, so that every digit counts."""
+    return re.sub(r'"wall_\w+": [^,}]+', "", (path / "rounds.jsonl").read_text())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("jobs") / "whole"
+    run_grid(LONGER, path)
+    return path
+
+
+def test_a_job_killed_in_the_middle_resumes_byte_for_byte(whole, tmp_path):
+    """SIGKILL, wherever it strikes, again and again until the job is done."""
+    out = tmp_path / "job"
+    lines = out / "rounds.jsonl"
+    kills, same_source = 0, {**os.environ, "PYTHONPATH": str(Path(fedcore.__file__).parents[1])}
+    for wanted in (3, 17, 31, 1000):
+        began = [sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent)]
+        with subprocess.Popen(began, env=same_source) as process:
+            while process.poll() is None:
+                if lines.exists() and lines.read_bytes().count(b"\n") >= wanted:
+                    process.kill()
+                    break
+                time.sleep(0.005)
+        kills += process.returncode == -signal.SIGKILL
+        assert process.returncode in (0, -signal.SIGKILL)
+    assert kills == 3
+    assert lasting(out) == lasting(whole)
+    assert json.loads((out / "summary.json").read_text())["results"]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda lines: lines.pop(16), 17),
+        (lambda lines: lines.insert(4, lines[4]), 6),
+        (lambda lines: lines.insert(30, lines.pop(13)), 14),
+        (lambda lines: lines.append(lines[-1]), 49),
+        (lambda lines: lines.__setitem__(20, lines[20].replace('"seed": 1', '"seed": 2')), 21),
+        (lambda lines: lines.__setitem__(0, "{}\n"), 1),
+    ],
+)
+def test_a_damaged_job_is_refused_and_the_remedy_works(whole, tmp_path, damage, line, checked):
+    out = tmp_path / "job"
+    shutil.copytree(whole, out)
+    text = (out / "rounds.jsonl").read_text()
+    if not checked:  # as the version before wrote it
+        text = re.sub(r', "(check": "\w+"|fell_back": 0)', "", text)
+    lines = text.splitlines(keepends=True)
+    damage(lines)
+    (out / "rounds.jsonl").write_text("".join(lines))
+    with pytest.raises(BadRecord, match=rf"delete the lines from {line} on and resume again"):
+        run_grid(LONGER, out, resume=True)
+    (out / "rounds.jsonl").write_text("".join(lines[: line - 1]))
+    run_grid(LONGER, out, resume=True)
+    assert lasting(out) == lasting(whole)

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.records import RunKey, Snapshot
-from fedcore.report.output import OutputFolder, check_free
-from fedcore.report.records import Row, to_row
+from fedcore.records import RoundRecord, RunKey
+from fedcore.report.output import OutputFolder
+from fedcore.report.records import Runs
 from fedcore.report.summary import summary
+from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import on_cpu, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
 from fedcore.sim.world import build_sampler, build_strategy, build_world, fleet_of
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
@@ -41,7 +43,7 @@ def run_grid(
     overwrite: bool = False,
     resume: bool = False,
     tell: Tell = lambda run, done: None,
-) -> tuple[dict[str, Any], list[Row]]:
+) -> tuple[dict[str, Any], Runs]:
     """Prepare, train and write; nothing is written before all options are known good.
 
     Returns:
@@ -50,23 +52,18 @@ def run_grid(
     # Steps are small: a second thread inside one costs more than it brings. Clients are trained
     # side by side instead (--threads).
     torch.set_num_threads(1)
-    if out is not None and not resume:
-        check_free(out, overwrite=overwrite)
-    federations = prepare(experiment)
     settings = dataclasses.asdict(experiment)
+    grid = list(runs_of(experiment))
     folder = None
     if out is not None and resume:
-        folder = OutputFolder.resume(out, settings)
+        folder = OutputFolder.resume(out, settings, grid)
     elif out is not None:
         folder = OutputFolder.create(out, settings, overwrite=overwrite)
-    rows = [
-        row
-        for run in runs_of(experiment)
-        for row in _run(run, experiment, federations, folder, tell)
-    ]
-    if folder is None:
-        return summary(rows, settings), rows
-    return folder.finish(), folder.rows
+    federations = prepare(experiment)
+    if folder is not None:
+        folder.begin()
+    found = {run: _run(run, experiment, federations[run.seed], folder, tell) for run in grid}
+    return (folder.finish() if folder else summary(found, settings)), found
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
@@ -143,28 +140,28 @@ def strategy_name(strategy: str) -> str:
 def _run(
     run: RunKey,
     experiment: Experiment,
-    federations: dict[int, Federation],
+    federation: Federation,
     folder: OutputFolder | None,
     tell: Tell,
-) -> Iterator[Row]:
-    """The rounds of one run that are not done yet."""
-    federation = federations[run.seed]
+) -> list[RoundRecord]:
+    """All rounds of one run; those that are not done yet are trained and written."""
     source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
     there = len(federation.dataset.clients)
     strategy = build_strategy(source, experiment, federation.proxy, there)
-    done, params = folder.position(run, experiment.rounds) if folder else (0, None)
+    done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+    records = list(folder.runs.get(run, [])) if folder else []
     tell(run, done)
     if done == experiment.rounds:
-        return
-    start = None
-    if params is not None:
-        tensors = {f"param/{name}": value for name, value in params.items()}
-        start = Snapshot(tensors, {"version": done, "jobs": []})
+        return records
+    if snapshot is not None:  # checkpoints of earlier versions hold the model alone
+        snapshot = dataclasses.replace(
+            snapshot, meta={"version": done, "jobs": [], **snapshot.meta}
+        )
     world = build_world(federation, experiment, run, strategy)
-    with closing(simulate_rounds(world, start)) as rounds:
+    with closing(simulate_rounds(world, snapshot)) as rounds:
         for record, state in rounds:
-            row = to_row(run, record)
+            records.append(record)
             if folder is not None:
-                folder.add(row, run, on_cpu(state.params))
+                folder.add(record, run, partial(to_snapshot, state))
             tell(run, record.number)
-            yield row
+    return records

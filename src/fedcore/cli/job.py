@@ -19,8 +19,8 @@ from fedcore.cli.grid import run_grid, runs_of
 from fedcore.config import Experiment
 from fedcore.errors import Interrupted
 from fedcore.records import RunKey
-from fedcore.report.records import Row
-from fedcore.report.tables import counted, rejections, strategy_title, tables
+from fedcore.report.records import Runs
+from fedcore.report.tables import counted, remarks, strategy_title, tables
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -52,16 +52,18 @@ def run_job(
                 notices.print(f"{label}: {counted(done, 'round')} done")
 
         try:
-            content, rows = run_grid(experiment, out, overwrite=overwrite, resume=resume, tell=tell)
+            content, found = run_grid(
+                experiment, out, overwrite=overwrite, resume=resume, tell=tell
+            )
         except KeyboardInterrupt:
             kept = out is not None and (began or resume)
             raise Interrupted(_way_on(kept=kept, overwrite=overwrite)) from None
     for table in tables(content["results"], width=console.width):
         console.print(table)
-    for sentence in rejections(content["results"]):
+    for sentence in remarks(content["results"]):
         console.print(sentence, soft_wrap=True)
     if out is not None:
-        _say_where(out, rows, plots=plots)
+        _say_where(out, found, plots=plots)
     return content
 
 
@@ -87,13 +89,13 @@ def _progress() -> Progress:
     )
 
 
-def _say_where(out: Path, rows: list[Row], *, plots: bool) -> None:
+def _say_where(out: Path, runs: Runs, *, plots: bool) -> None:
     written = ["summary.json", "rounds.jsonl"]
     if plots:
         try:
             from fedcore.report.plots import draw_all
 
-            written += [path.name for path in draw_all(rows, out)]
+            written += [path.name for path in draw_all(runs, out)]
         except ImportError:
             notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")
     console.print(f"Written to {out}: {', '.join(written)}", soft_wrap=True)

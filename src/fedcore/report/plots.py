@@ -2,126 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.records import RunKey
+from fedcore.records import RoundRecord
 from fedcore.report.output import PICTURES
-from fedcore.report.records import Row, group
+from fedcore.report.records import Runs
 from fedcore.report.tables import strategy_title
 
-# Colours that stay apart for colour-blind readers (Okabe and Ito); FedCore has the strongest.
-COLOURS = {"fedavg": "#555555", "fedavg-ds": "#E69F00", "fedprox": "#0072B2", "fedcore": "#D55E00"}
-SPARE = ("#009E73", "#CC79A7", "#56B4E9", "#F0E442")
+# Colours that stay apart for colour-blind readers (Okabe and Ito), in the order of strategies.
+COLOURS = (
+    *("#555555", "#E69F00", "#0072B2", "#D55E00"),
+    *("#009E73", "#CC79A7", "#56B4E9", "#F0E442"),
+)
 
 PANEL = (5.2, 4.0)  # inches
 PER_VIOLIN = 0.9  # inches of width that a violin needs
 PER_LETTER = 0.085  # inches of width that a letter of a label takes
-STEPS = 200  # places at which a band over time is drawn
 
-Runs = dict[RunKey, list[Row]]
-Curve = tuple[NDArray[np.float64], NDArray[np.float64]]  # where, and the value there
+Rounds = list[RoundRecord]
 Values = NDArray[np.float64]
 
 
-def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
+def draw_all(runs: Runs, folder: Path) -> list[Path]:
     """Write every picture into ``folder``; returns their paths."""
     loss, by_round, by_time, lengths, clients = (folder / name for name in PICTURES)
     return [
-        _lines(rows, loss, "Round", "Training loss", _by_round("train_loss")),
-        _lines(rows, by_round, "Round", "Test accuracy", _by_round("test_accuracy")),
-        _lines(rows, by_time, "Time in deadlines (log)", "Test accuracy", _by_time, log=True),
-        _violins(rows, lengths, "Length of a round in deadlines (log)", _round_lengths),
-        _violins(rows, clients, "Time of a client in deadlines (log)", _client_times),
+        _lines(runs, loss, "Training loss", "train_loss"),
+        _lines(runs, by_round, "Test accuracy", "test_accuracy"),
+        _lines(runs, by_time, "Test accuracy", "test_accuracy", over_time=True),
+        _violins(runs, lengths, "Length of a round in deadlines (log)", _round_lengths),
+        _violins(runs, clients, "Time of a client in deadlines (log)", _client_times),
     ]
 
 
-def _by_round(name: str) -> Callable[[list[Row]], Curve]:
-    def curve(run: list[Row]) -> Curve:
-        return np.array([row["round"] for row in run], float), _series(run, name)
+def _lines(runs: Runs, path: Path, title: str, name: str, *, over_time: bool = False) -> Path:
+    """A value over rounds or over the time that has passed, by strategy.
 
-    return curve
-
-
-def _by_time(run: list[Row]) -> Curve:
-    """Accuracy over the time that has passed; a logarithm has no place for none."""
-    elapsed = np.cumsum([row["round_time"] for row in run])
-    return elapsed[elapsed > 0], _series(run, "test_accuracy")[elapsed > 0]
-
-
-def _series(run: list[Row], name: str) -> Values:
-    """Values over rounds; what is missing or diverged leaves a gap."""
-    return np.array([np.nan if row[name] is None else row[name] for row in run], float)
-
-
-def _lines(
-    rows: Sequence[Row],
-    path: Path,
-    x: str,
-    y: str,
-    curve: Callable[[list[Row]], Curve],
-    *,
-    log: bool = False,
-) -> Path:
-    runs = group(rows)
+    With several seeds, a thin line for each, to its own end, and a strong one whose every point is
+    a round: the median of its values at the median of its times. So it ends where tables do.
+    """
     figure, panels = _panels(runs, PANEL[0])
     for axes, level in zip(panels, _levels(runs), strict=True):
-        for strategy in _strategies(runs):
-            curves = [curve(run) for run in _runs_of(runs, level, strategy)]
-            places, values = _together([c for c in curves if len(c[0])], log=log)
-            if len(places):
-                _band(axes, places, values, _style(strategy, runs))
-        axes.set_xlabel(x)
+        for order, strategy in enumerate(_strategies(runs)):
+            seeds = _runs_of(runs, level, strategy)
+            shared = min(map(len, seeds), default=0)
+            places = [_elapsed(run) if over_time else _numbers(run) for run in seeds]
+            values = [_series(run, name) for run in seeds]
+            style = {"color": COLOURS[order % len(COLOURS)], "zorder": 3 + order}
+            if len(seeds) > 1:
+                for place, value in zip(places, values, strict=True):
+                    _line(axes, place, value, linewidth=0.6, alpha=0.5, **style)
+            _line(
+                axes,
+                np.median([place[:shared] for place in places], axis=0) if seeds else np.empty(0),
+                np.median([value[:shared] for value in values], axis=0) if seeds else np.empty(0),
+                linewidth=1.8,
+                label=strategy_title(strategy),
+                **style,
+            )
+        axes.set_xlabel("Time in deadlines (log)" if over_time else "Round")
         axes.grid(alpha=0.25)
-        if log:
+        if over_time:
             _mark_times(axes)
         else:
             _mark_rounds(axes)
-    panels[0].set_ylabel(y)
+    panels[0].set_ylabel(title)
     if panels[-1].get_legend_handles_labels()[0]:
         panels[-1].legend(frameon=False)
     return _save(figure, path)
 
 
-def _together(curves: list[Curve], *, log: bool) -> tuple[Values, Values]:
-    """Curves of all seeds at the same places: the places, and one row of values per seed.
-
-    Rounds are the same for all of them. Times are not: there a seed is read, between two rounds
-    on a straight line, at even steps of the time that all of them cover.
-    """
-    if not curves or len(curves) == 1 or not log:
-        shortest = min((len(where) for where, _ in curves), default=0)
-        places = curves[0][0][:shortest] if curves else np.empty(0)
-        return places, np.array([values[:shortest] for _, values in curves])
-    first = max(where[0] for where, _ in curves)
-    last = min(where[-1] for where, _ in curves)
-    if first >= last:  # they have no time in common: as good as one seed
-        return curves[0][0], curves[0][1][None]
-    places = np.geomspace(first, last, STEPS)
-    return places, np.array([np.interp(places, where, values) for where, values in curves])
+def _line(axes: Any, places: Values, values: Values, **style: Any) -> None:
+    """One line; a logarithm has no place for a time at which none has passed."""
+    passed = places > 0
+    if passed.any():
+        marker = "o" if passed.sum() == 1 else None
+        axes.plot(places[passed], values[passed], marker=marker, **style)
 
 
-def _band(axes: Any, places: Values, values: Values, style: dict[str, Any]) -> None:
-    """The median as a line; with several seeds, their range as a light band."""
-    known = ~np.isnan(values).any(axis=0)  # a seed without a value leaves a gap
-    median = np.full(len(places), np.nan)
-    median[known] = np.median(values[:, known], axis=0)
-    axes.plot(places, median, marker="o" if len(places) == 1 else None, **style)
-    if len(values) > 1:
-        axes.fill_between(
-            places,
-            values.min(axis=0),
-            values.max(axis=0),
-            where=known,
-            color=style["color"],
-            alpha=0.18,
-            linewidth=0,
-            zorder=2,  # below every line
-        )
+def _numbers(run: Rounds) -> Values:
+    return np.array([record.number for record in run], float)
+
+
+def _elapsed(run: Rounds) -> Values:
+    return np.cumsum([record.time for record in run], dtype=float)
+
+
+def _series(run: Rounds, name: str) -> Values:
+    """Values over rounds; what was not measured or diverged leaves a gap."""
+    found = (getattr(record, name) for record in run)
+    return np.array([np.nan if v is None or not np.isfinite(v) else v for v in found], float)
 
 
 def _mark_rounds(axes: Any) -> None:
@@ -167,18 +142,17 @@ def round_numbers(low: float, high: float) -> list[float]:
     return [mark for mark in found if low <= mark <= high and mark > 0]
 
 
-def _round_lengths(row: Row) -> list[float]:
-    return [row["round_time"]]
+def _round_lengths(record: RoundRecord) -> list[float]:
+    return [record.time]
 
 
-def _client_times(row: Row) -> list[float]:
+def _client_times(record: RoundRecord) -> list[float]:
     """What the paper's Figures 4 and 7 show: every client of every round."""
-    return [client["time"] for client in row["clients"]]
+    return [client.seconds / record.deadline for client in record.clients]
 
 
-def _violins(rows: Sequence[Row], path: Path, y: str, times: Callable[[Row], list[float]]) -> Path:
+def _violins(runs: Runs, path: Path, y: str, times: Callable[[RoundRecord], list[float]]) -> Path:
     """One violin per strategy, deadline = 1, on a logarithmic scale."""
-    runs = group(rows)
     strategies = _strategies(runs)
     width = max(PANEL[0], PER_VIOLIN * len(strategies) + 1)
     figure, panels = _panels(runs, width)
@@ -188,12 +162,12 @@ def _violins(rows: Sequence[Row], path: Path, y: str, times: Callable[[Row], lis
             lengths = [
                 time
                 for run in _runs_of(runs, level, strategy)
-                for row in run
-                for time in times(row)
+                for record in run
+                for time in times(record)
                 if time > 0  # who sits out takes no time
             ]
             if lengths:
-                _violin(axes, place, np.log10(lengths), _style(strategy, runs)["color"])
+                _violin(axes, place, np.log10(lengths), COLOURS[place % len(COLOURS)])
         axes.axhline(0, color="black", linestyle="--", linewidth=1)
         axes.annotate(
             "deadline",
@@ -211,7 +185,8 @@ def _violins(rows: Sequence[Row], path: Path, y: str, times: Callable[[Row], lis
                 label.set(ha="right", rotation_mode="anchor")
         axes.set_xlim(-0.6, len(strategies) + 0.15)  # room for the label
         axes.grid(axis="y", alpha=0.25)
-    every = [time for row in rows for time in times(row) if time > 0] or [1.0]
+    records = (record for run in runs.values() for record in run)
+    every = [time for record in records for time in times(record) if time > 0] or [1.0]
     _mark_lengths(panels, min(every), max(every))
     panels[0].set_ylabel(y)
     return _save(figure, path)
@@ -247,24 +222,12 @@ def _strategies(runs: Runs) -> list[str]:
     return list(dict.fromkeys(key.strategy for key in runs))
 
 
-def _runs_of(runs: Runs, level: tuple[str, float], strategy: str) -> list[list[Row]]:
+def _runs_of(runs: Runs, level: tuple[str, float], strategy: str) -> list[Rounds]:
     """The runs of a strategy at a level: one per seed."""
     wanted = (*level, strategy)
     return [
         run for key, run in runs.items() if (key.benchmark, key.stragglers, key.strategy) == wanted
     ]
-
-
-def _style(strategy: str, runs: Runs) -> dict[str, Any]:
-    others = [s for s in _strategies(runs) if s not in COLOURS]
-    colour = COLOURS.get(strategy) or SPARE[others.index(strategy) % len(SPARE)]
-    is_ours = strategy == "fedcore"  # on top of all others, whatever their order
-    return {
-        "label": strategy_title(strategy),
-        "color": colour,
-        "linewidth": 2.4 if is_ours else 1.5,
-        "zorder": 4 if is_ours else 3,
-    }
 
 
 def _panels(runs: Runs, width: float) -> tuple[Any, list[Any]]:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from fedcore.config import resolve
 from fedcore.errors import BadData, BadOption
+from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate
-from fedcore.sim.history import History
 from fedcore.sim.rounds import on_cpu, simulate_rounds
 from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
