@@ -203,9 +203,10 @@ def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
         read_runs(path, *JOB)
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(BadRecord, match="cannot be read"):
-        read_runs(tmp_path / "none.jsonl", *JOB)
+def test_a_missing_file_has_no_rounds_and_a_folder_in_its_place_is_refused(tmp_path):
+    assert read_runs(tmp_path / "none.jsonl", *JOB) == {}
+    with pytest.raises(BadRecord, match="cannot be read: Is a directory"):
+        read_runs(tmp_path, *JOB)
 
 
 def test_real_time_stands_last():

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,12 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
 
 def _check_names(strategies: tuple[str, ...]) -> None:
     """Refuse two strategies of one name: results go by it."""
-    seen: dict[str, str] = {}
-    for strategy in strategies:
-        name = strategy_name(strategy)
-        if name in seen:
+    for first, second in combinations(strategies, 2):
+        if strategy_name(first) == strategy_name(second):
             raise BadOption(
-                f"strategies {seen[name]!r} and {strategy!r} would both be called {name!r}; "
-                "rename one file"
+                f"strategies {first!r} and {second!r} would both be called "
+                f"{strategy_name(first)!r}; rename one file"
             )
-        seen[name] = strategy
 
 
 def _check_plugin(kind: str, name: str, function: str) -> None:

@@ -56,23 +56,19 @@ def run_job(
                 experiment, out, overwrite=overwrite, resume=resume, tell=tell
             )
         except KeyboardInterrupt:
-            kept = out is not None and (began or resume)
-            raise Interrupted(_way_on(kept=kept, overwrite=overwrite)) from None
-    for table in tables(content["results"], width=console.width):
+            if out is None or not (began or resume):
+                raise Interrupted("interrupted; nothing was written") from None
+            way = "--resume in place of --overwrite" if overwrite else "--resume"
+            raise Interrupted(
+                f"interrupted; the same command with {way} goes on from here"
+            ) from None
+    for table in tables(content["results"]):
         console.print(table)
     for sentence in remarks(content["results"]):
         console.print(sentence, soft_wrap=True)
     if out is not None:
         _say_where(out, found, plots=plots)
     return content
-
-
-def _way_on(*, kept: bool, overwrite: bool) -> str:
-    """What to say when a job is stopped; there is something to go on with if it was ``kept``."""
-    if not kept:
-        return "interrupted; nothing was written"
-    instead = " in place of --overwrite" if overwrite else ""
-    return f"interrupted; the same command with --resume{instead} goes on from here"
 
 
 def _progress() -> Progress:

@@ -25,8 +25,6 @@ from fedcore.records import RunKey, Snapshot
 TENSOR, PARAM = "tensor/", "param/"  # versions before 0.2 wrote parameters only, as param/NAME
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
 
-Arrays = Mapping[str, NDArray[Any]]
-
 
 def save(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:
     """Replace the checkpoint at ``path`` in one step."""
@@ -38,9 +36,8 @@ def save(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:
     arrays["round"] = np.array(number)
     arrays["meta"] = np.array(json.dumps({"types": types, "values": dict(snapshot.meta)}))
     arrays["check"] = np.array(_digest(arrays))
-    partial = path.with_name(f"{path.stem}.partial.npz")
-    np.savez(partial, **arrays)
-    partial.replace(path)
+    np.savez(partial_of(path), **arrays)
+    partial_of(path).replace(path)
 
 
 def load(path: Path) -> tuple[RunKey, int, Snapshot] | None:
@@ -64,6 +61,11 @@ def load(path: Path) -> tuple[RunKey, int, Snapshot] | None:
         raise BadRecord(f"{str(path)!r} is damaged ({error}); delete it and resume again") from None
 
 
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it takes its place, so that nobody ever sees half of it."""
+    return path.with_name(f"{path.stem}.partial{path.suffix}")
+
+
 def _to_array(tensor: Tensor) -> tuple[NDArray[Any], str]:
     kind, tensor = str(tensor.dtype).removeprefix("torch."), tensor.detach().cpu()
     try:
@@ -77,7 +79,7 @@ def _to_tensor(array: NDArray[Any], kind: str) -> Tensor:
     return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
-def _digest(arrays: Arrays) -> str:
+def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     """A hash of names, types, shapes and bytes."""
     found = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):

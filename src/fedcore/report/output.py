@@ -18,6 +18,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report import checkpoint
+from fedcore.report.checkpoint import partial_of
 from fedcore.report.records import Runs, read_runs, to_lines, to_row
 from fedcore.report.summary import summary
 
@@ -82,11 +83,9 @@ class OutputFolder:
             experiment: all options; ``rounds`` is how many every run has.
             runs: of the job, in their order.
         """
+        before = json.loads(json.dumps(dataclasses.asdict(Experiment())))
         try:
-            before = {
-                **_as_json(Experiment()),
-                **json.loads((path / EXPERIMENT).read_text("utf-8")),
-            }
+            before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             raise BadOption(
                 f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
@@ -97,9 +96,7 @@ class OutputFolder:
                     f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
                     "resume with the same options"
                 )
-        there = (path / ROUNDS).exists()
-        done = read_runs(path / ROUNDS, runs, experiment["rounds"]) if there else {}
-        return cls(path, experiment, done)
+        return cls(path, experiment, read_runs(path / ROUNDS, runs, experiment["rounds"]))
 
     def begin(self) -> None:
         """Make the folder this job's: what an earlier one wrote goes, what a user put there stays.
@@ -113,10 +110,10 @@ class OutputFolder:
             # A link may lead to a folder that is not there yet.
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
-            whole = (ROUNDS, SUMMARY, EXPERIMENT)
-            names = (ROUNDS, SUMMARY, CHECKPOINT, "checkpoint.partial.npz", *PICTURES)
-            for name in (*names, *(f"{name}.partial" for name in whole)):
+            for name in (ROUNDS, SUMMARY, CHECKPOINT, *PICTURES):
                 (self.path / name).unlink(missing_ok=True)
+            for name in (ROUNDS, SUMMARY, EXPERIMENT, CHECKPOINT):
+                partial_of(self.path / name).unlink(missing_ok=True)
             _write(self.path / EXPERIMENT, json.dumps(self._experiment, indent=2) + "\n")
         except OSError as error:
             raise BadOption(f"out {str(self.path)!r} cannot be written: {error.strerror}") from None
@@ -159,13 +156,8 @@ class OutputFolder:
         _write(self.path / ROUNDS, text)
 
 
-def _as_json(experiment: Experiment) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(experiment)))
-    return content
-
-
 def _write(path: Path, text: str) -> None:
     """Replace a file in one step, so that nobody ever sees half of it."""
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_of(path)
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)

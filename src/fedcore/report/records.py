@@ -11,10 +11,10 @@ import json
 import math
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
 from fedcore.records import ClientRecord, RoundRecord, RunKey
@@ -22,6 +22,7 @@ from fedcore.types import Path as WorkPath
 
 Row = dict[str, Any]
 Runs = dict[RunKey, list[RoundRecord]]
+T = TypeVar("T")
 
 CLIENT = {
     f.name: {"client_id": "client", "seconds": "time"}.get(f.name, f.name)
@@ -84,6 +85,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
     """
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
     except OSError as error:
         raise BadRecord(
             f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
@@ -116,6 +119,15 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             ) from None
         runs.setdefault(run, []).append(record)
     return runs
+
+
+def by_level(runs: Mapping[RunKey, T]) -> dict[tuple[str, float], dict[str, list[T]]]:
+    """What is known of runs by (benchmark, share of stragglers), then by strategy: one per seed."""
+    levels: dict[tuple[str, float], dict[str, list[T]]] = {}
+    for run, value in runs.items():
+        level = levels.setdefault((run.benchmark, run.stragglers), {})
+        level.setdefault(run.strategy, []).append(value)
+    return levels
 
 
 def _check(row: Row, before: int) -> int:

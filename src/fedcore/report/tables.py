@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedcore import plugins
+from fedcore.report.records import by_level
+from fedcore.types import RunKey
 
 Result = dict[str, Any]
 Cells = dict[str, list[Result]]  # results of one level by strategy, one per seed
@@ -27,18 +29,14 @@ COLUMNS = (  # two lines of title, and the number below them
 )
 PERCENT = {name for _, name in COLUMNS if "accuracy" in name or "share" in name}
 LEVEL = 0.01  # accuracies that differ by less are called level
-FAULTS = {  # what a result counts, and how it is told of one and of many
-    "rejected": (
-        "answer of {} held NaN or infinity and was left out",
-        "answers of {} held NaN or infinity and were left out",
-        "; a smaller --learning-rate may help",
+FAULTS = (  # what a result counts of what went wrong, and how it is told
+    (
+        "rejected",
+        "answer",
+        "left out {} that held NaN or infinity; a smaller --learning-rate may help",
     ),
-    "fell_back": (
-        "coreset of {} was a plain draw",
-        "coresets of {} were plain draws",
-        ", since their selector failed on these samples",
-    ),
-}
+    ("fell_back", "coreset", "took plain draws in place of {}, where their selector failed"),
+)
 
 
 @cache
@@ -59,16 +57,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def tables(results: Sequence[Result], *, width: int | None = None) -> Iterator[Table]:
-    """One table per benchmark and share of stragglers; seeds are medians with their range.
-
-    Where that takes more than ``width`` characters, a range stands below its median.
-    """
+def tables(results: Sequence[Result]) -> Iterator[Table]:
+    """One table per benchmark and share of stragglers; seeds are medians, with ranges below."""
     for level, cells in _by_level(results).items():
-        table = _table(*level, cells)
-        if width is not None and Console(width=10_000).measure(table).maximum > width:
-            table = _table(*level, cells, apart=True)
-        yield table
+        yield _table(*level, cells)
 
 
 def remarks(results: Sequence[Result]) -> Iterator[str]:
@@ -77,46 +69,35 @@ def remarks(results: Sequence[Result]) -> Iterator[str]:
     for (_, stragglers), cells in levels.items():
         shown = finding(cells)
         if shown:
-            yield f"At {stragglers:g} % stragglers: {shown}"
+            yield f"At {stragglers:g} % stragglers, {shown}."
     for (_, stragglers), cells in levels.items():
         for strategy, runs in cells.items():
-            who = f"{strategy_title(strategy)} at {stragglers:g} % stragglers"
-            for name, (one, many, end) in FAULTS.items():
+            for name, noun, sentence in FAULTS:
                 count = sum(run.get(name, 0) for run in runs)
                 if count:
-                    yield f"{count:,} {(one if count == 1 else many).format(who)}{end}"
+                    who = f"{strategy_title(strategy)} at {stragglers:g} % stragglers"
+                    yield f"{who} {sentence.format(counted(count, noun))}."
 
 
-def finding(cells: Cells) -> str | None:
-    """Who is the most accurate of those on time, and what the others take; by medians."""
-    accuracy = {s: _median("final_test_accuracy", runs) for s, runs in cells.items()}
-    known = {s: value for s, value in accuracy.items() if value is not None}
-    late = [s for s in known if any(run["max_round_time"] > 1 for run in cells[s])]
-    on_time = sorted((s for s in known if s not in late), key=lambda s: -known[s])
-    if not on_time:
-        return "no strategy ended every round on time." if late else None
-    first, *others = on_time
-    best = known[first]
-    level = [first, *(s for s in others if best - known[s] < LEVEL)]
-    behind = [s for s in others if s not in level]
-    names = " and ".join(map(strategy_title, level))
-    text = f"of those whose rounds all ended on time, {names}"
-    if len(level) > 1:
-        text += f" are level at {100 * known[level[-1]]:.1f} to {100 * best:.1f} %"
-    else:
-        text += f" is the most accurate, {100 * best:.1f} %" if behind else f", {100 * best:.1f} %"
-    if behind:
-        distance = 100 * (best - known[behind[0]])
-        text += f", {distance:.1f} points above {strategy_title(behind[0])}"
-    sentences = [text]
+def finding(cells: Cells) -> str:
+    """How accurate those are whose rounds all ended on time, and what the others take: medians."""
+    found = {s: _median("final_test_accuracy", runs) for s, runs in cells.items()}
+    accuracy = {s: value for s, value in found.items() if value is not None}
+    told = {s: f"{strategy_title(s)} {100 * value:.1f} %" for s, value in accuracy.items()}
+    late = [s for s in told if any(run["max_round_time"] > 1 for run in cells[s])]
+    on_time = sorted(told.keys() - late, key=lambda s: -accuracy[s])
+    parts = []
+    if on_time:
+        parts.append("every round on time: " + ", ".join(told[s] for s in on_time))
+    if len(on_time) > 1:
+        first, second = on_time[:2]
+        ahead = accuracy[first] - accuracy[second]
+        how = "level with" if ahead < LEVEL else f"{100 * ahead:.1f} points ahead of"
+        parts.append(f"{strategy_title(first)} is {how} {strategy_title(second)}")
     for strategy in late:
-        distance = 100 * (known[strategy] - best)
-        where = f"{abs(distance):.1f} points {'above' if distance > 0 else 'below'}"
-        mean = _median("mean_round_time", cells[strategy])
-        sentences.append(
-            f"{strategy_title(strategy)} ended {where} that, in rounds of {mean:.1f} deadlines"
-        )
-    return "; ".join(sentences) + "."
+        length = _median("mean_round_time", cells[strategy])
+        parts.append(f"late: {told[strategy]}, in rounds of {length:.1f} deadlines")
+    return "; ".join(parts)
 
 
 def _median(name: str, runs: Sequence[Result]) -> float | None:
@@ -124,8 +105,7 @@ def _median(name: str, runs: Sequence[Result]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _table(benchmark: str, stragglers: float, cells: Cells, *, apart: bool = False) -> Table:
-    """The table of one level; ranges stand ``apart``, in lines of their own, if they must."""
+def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
     first = next(iter(cells.values()))
     several = len(first) > 1
     seeds = f"{len(first)} seeds" if several else f"seed {first[0]['seed']}"
@@ -133,30 +113,28 @@ def _table(benchmark: str, stragglers: float, cells: Cells, *, apart: bool = Fal
     table = Table(
         # Text, since a name may hold brackets, which would be taken for markup.
         title=Text(f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}", style="bold"),
-        caption="Accuracy on data that nobody trained on. A round of length 1 ends at the deadline."
+        caption="Accuracy on data nobody trained on; a round of 1.00 ends at the deadline."
         + ("\nMedian of the seeds, and from the least to the largest of them." if several else ""),
         box=box.SIMPLE_HEAD,
-        padding=(0, 0 if apart else 1),
+        collapse_padding=True,  # so that 80 columns are enough
+        pad_edge=False,
     )
     # Names fold where there is no room; numbers never do.
     table.add_column("Strategy", overflow="fold", min_width=9)
     for title, _ in COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
     for strategy, runs in cells.items():
-        numbers = (_styled(name, runs, apart=apart) for _, name in COLUMNS)
+        numbers = (_styled(name, runs) for _, name in COLUMNS)
         table.add_row(Text(strategy_title(strategy)), *numbers)
     return table
 
 
 def _by_level(results: Sequence[Result]) -> dict[tuple[str, float], Cells]:
-    levels: dict[tuple[str, float], Cells] = {}
-    for result in results:
-        level = levels.setdefault((result["benchmark"], result["stragglers"]), {})
-        level.setdefault(result["strategy"], []).append(result)
-    return levels
+    names = [field.name for field in fields(RunKey)]
+    return by_level({RunKey(*(result[name] for name in names)): result for result in results})
 
 
-def _cell(name: str, runs: Sequence[Result], *, apart: bool) -> str:
+def _cell(name: str, runs: Sequence[Result]) -> str:
     values = [run[name] for run in runs if run[name] is not None]
     if not values:
         return "-"
@@ -168,9 +146,9 @@ def _cell(name: str, runs: Sequence[Result], *, apart: bool) -> str:
     low, high = (f"{scale * value:.{digits}f}" for value in (min(values), max(values)))
     if low == high or "share" in name:
         return median + unit
-    return f"{median}{unit}\n{low}-{high}" if apart else f"{median} ({low}-{high}){unit}"
+    return f"{median}{unit}\n{low}-{high}"
 
 
-def _styled(name: str, runs: Sequence[Result], *, apart: bool) -> Text:
+def _styled(name: str, runs: Sequence[Result]) -> Text:
     late = name in ("mean_round_time", "max_round_time") and any(run[name] > 1 for run in runs)
-    return Text(_cell(name, runs, apart=apart), style="bold red" if late else "")
+    return Text(_cell(name, runs), style="bold red" if late else "")
