@@ -11,12 +11,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
-from fedcore.errors import UnknownPlugin
+from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 
 KINDS = {
     "strategy": "fedcore.strategies",
@@ -40,6 +42,56 @@ def load(kind: str, name: str) -> ModuleType:
     if name not in names(kind):
         raise UnknownPlugin(unknown(kind, name, names(kind)))
     return importlib.import_module(f"{KINDS[kind]}.{name.replace('-', '_')}")
+
+
+def title(name: str) -> str:
+    """What a plug-in is called in results: a user's file goes by its name without folder."""
+    return Path(name).stem if name.endswith(".py") else name
+
+
+def function(kind: str, name: str, wanted: str) -> Callable[..., Any]:
+    """The function ``wanted`` of a plug-in, which it must have."""
+    found = getattr(load(kind, name), wanted, None)
+    if not callable(found):
+        raise BadOption(f"{kind} {name!r} has no function {wanted!r}; see docs/architecture.md")
+    return cast(Callable[..., Any], found)
+
+
+def options_of(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``options`` that a function names as keyword parameters; all where it has **own."""
+    parameters = inspect.signature(made).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(options)
+    keywords = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    named = [parameter.name for parameter in parameters if parameter.kind in keywords]
+    return {key: options[key] for key in named if key in options}
+
+
+def build(kind: str, name: str, options: Mapping[str, Any], returns: Any, *arguments: Any) -> Any:
+    """Call a plug-in's ``build`` with those of ``options`` that it names as parameters.
+
+    Args:
+        kind: one of ``KINDS``.
+        name: of the plug-in, or the path of a file.
+        options: of the experiment, and ``method``, by name.
+        returns: the type of what is built.
+        *arguments: what comes before options, such as a model's example.
+    """
+    make = function(kind, name, "build")
+    try:
+        built = make(*arguments, **options_of(make, options))
+    except FedCoreError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise BadOption(
+            f"{kind} {name!r} cannot be built: {error}; its own options go by --method KEY=VALUE"
+        ) from error
+    if not isinstance(built, returns):
+        wanted = getattr(returns, "__name__", str(returns))
+        raise BadOption(
+            f"build of {kind} {name!r} must return a {wanted}, got a {type(built).__name__}"
+        )
+    return built
 
 
 def summary(kind: str, name: str) -> str:
@@ -72,8 +124,8 @@ def _load_file(kind: str, path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        kind_of_error = type(error).__name__
-        raise UnknownPlugin(
-            f"{kind} file {str(path)!r} cannot be imported: {kind_of_error}: {error}"
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        if isinstance(error, ImportError) and (error.name or "").split(".")[0] == "fedcore":
+            why += "; it was written for another version of fedcore, see examples/ for this one's"
+        raise UnknownPlugin(f"{kind} file {str(path)!r} cannot be imported: {why}") from error
     return module
