@@ -16,8 +16,8 @@ LAYERS = {
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "arrays"), 1
     ),
     **dict.fromkeys(("coreset", "sources"), 2),
-    **dict.fromkeys(("config", "server", "datasets", "models"), 3),
-    **dict.fromkeys(("strategies", "client"), 4),
+    **dict.fromkeys(("server", "datasets", "models"), 3),
+    **dict.fromkeys(("config", "strategies", "client"), 4),
     **dict.fromkeys(("sim", "report"), 5),
     "cli": 6,
     "__main__": 7,

@@ -53,33 +53,46 @@ def function(kind: str, name: str, wanted: str) -> Callable[..., Any]:
     """The function ``wanted`` of a plug-in, which it must have."""
     found = getattr(load(kind, name), wanted, None)
     if not callable(found):
-        raise BadOption(f"{kind} {name!r} has no function {wanted!r}; see docs/architecture.md")
+        raise BadOption(f"{kind} file {name!r} has no function {wanted!r}; see examples/")
     return cast(Callable[..., Any], found)
 
 
-def options_of(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``options`` that a function names as keyword parameters; all where it has **own."""
-    parameters = inspect.signature(made).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(options)
-    keywords = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    named = [parameter.name for parameter in parameters if parameter.kind in keywords]
-    return {key: options[key] for key in named if key in options}
+def keywords(made: Callable[..., Any]) -> list[str]:
+    """A function's keyword parameters by name; one that takes any others is ``**name``."""
+    found = inspect.signature(made).parameters.values()
+    unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+    return [str(p) if p.kind is p.VAR_KEYWORD else p.name for p in found if p.kind not in unnamed]
 
 
-def build(kind: str, name: str, options: Mapping[str, Any], returns: Any, *arguments: Any) -> Any:
-    """Call a plug-in's ``build`` with those of ``options`` that it names as parameters.
+def taken(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``options`` that a function takes."""
+    names = keywords(made)
+    every = any(name.startswith("**") for name in names)
+    return {key: value for key, value in options.items() if every or key in names}
+
+
+def build(
+    kind: str,
+    name: str,
+    returns: Any,
+    *arguments: Any,
+    options: Mapping[str, Any] | None = None,
+    method: Mapping[str, Any] | None = None,
+) -> Any:
+    """What a plug-in's ``build`` makes of the options that it names as parameters.
 
     Args:
         kind: one of ``KINDS``.
         name: of the plug-in, or the path of a file.
-        options: of the experiment, and ``method``, by name.
         returns: the type of what is built.
         *arguments: what comes before options, such as a model's example.
+        options: of the experiment, by name.
+        method: options of the plug-in's own; a build with ``**own`` takes all of them.
     """
     make = function(kind, name, "build")
+    named = {key: value for key, value in (options or {}).items() if key in keywords(make)}
     try:
-        built = make(*arguments, **options_of(make, options))
+        built = make(*arguments, **named, **taken(make, method or {}))
     except FedCoreError:
         raise
     except (TypeError, ValueError) as error:
@@ -87,11 +100,29 @@ def build(kind: str, name: str, options: Mapping[str, Any], returns: Any, *argum
             f"{kind} {name!r} cannot be built: {error}; its own options go by --method KEY=VALUE"
         ) from error
     if not isinstance(built, returns):
-        wanted = getattr(returns, "__name__", str(returns))
         raise BadOption(
-            f"build of {kind} {name!r} must return a {wanted}, got a {type(built).__name__}"
+            f"build of {kind} {name!r} must return a {returns.__name__}, "
+            f"got a {type(built).__name__}"
         )
     return built
+
+
+def check_taken(
+    method: Mapping[str, Any], takers: Iterable[tuple[str, str]], reserved: Iterable[str] = ()
+) -> None:
+    """Refuse an own option that no plug-in takes.
+
+    Args:
+        method: the options by name.
+        takers: kind and name of each plug-in.
+        reserved: what is an option of the experiment, and so none of their own.
+    """
+    built = (getattr(load(kind, name), "build", None) for kind, name in takers)
+    makers = [make for make in built if make is not None]
+    for key in method:
+        if not any(taken(make, {key: 0}) for make in makers):
+            known = {name for make in makers for name in keywords(make)} - set(reserved)
+            raise BadOption(unknown("method option", key, sorted(known), see=""))
 
 
 def summary(kind: str, name: str) -> str:
@@ -110,7 +141,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore l
     """
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
     return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
 
 

@@ -14,6 +14,11 @@ from fedcore.errors import BadOption
 Check = Callable[[str, Any], None]
 
 
+# Choices of options that parts on several layers know; each list is written here alone.
+SELECTIONS = ("proportional", "uniform", "uniform-by-round")
+CAPABILITIES = ("normal", "size-linked", "equal")
+BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
+
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
 LARGEST_LEGACY_SEED = 2**32 - 1  # that NumPy's legacy generator takes, which makes the datasets
 
@@ -93,20 +98,18 @@ def time_limit(name: str, value: Any) -> float | None:
 
 def read_number(text: str, kind: type[int] | type[float]) -> Any:
     """The number that ``text`` spells, in the digits 0 to 9; -0 is 0."""
-    if not text.isascii():  # int() and float() also read the digits of other scripts
+    if not str(text).isascii():  # int() and float() also read the digits of other scripts
         raise ValueError(text)
     return kind(text) + 0
 
 
 def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
-    """Options from texts like ``clients=100``: numbers where they look like numbers."""
+    """Options from texts like ``clients=100``: numbers where they look so; the last of a key wins."""
     options: dict[str, int | float | str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
             raise BadOption(f"{name} must look like KEY=VALUE, as in clients=100, got {text!r}")
-        if key in options:
-            raise BadOption(f"{name} must not set {key!r} twice, got {text!r} as well")
         options[key] = value
         for kind in (float, int):
             with suppress(ValueError):

@@ -23,7 +23,7 @@ from rich.table import Table
 from fedcore import plugins
 from fedcore.cli.consoles import plain_console
 from fedcore.errors import BadOption
-from fedcore.values import LARGEST_LEGACY_SEED, at_least
+from fedcore.values import LARGEST_LEGACY_SEED, at_least, read_pairs
 
 if TYPE_CHECKING:
     from fedcore.sources.benchmark import Benchmark
@@ -107,7 +107,6 @@ def stats(
 
     fedcore data stats mnist --seed 17112 --data sigma=1.7 --plot mnist.png
     """
-    from fedcore.cli.options import dataset_options
     from fedcore.report.histogram import draw_histogram, histogram
     from fedcore.sources import benchmark as _benchmark
 
@@ -115,7 +114,7 @@ def stats(
     if seed is None:
         seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
     at_least(0, LARGEST_LEGACY_SEED)("seed", seed)
-    options = dataset_options(data or [])
+    options = read_pairs("data", data or [])
     sizes = benchmark.client_sizes(seed=seed, data_dir=data_dir, options=options)
     console = plain_console()
     console.print(_table_one(benchmark, sizes))

@@ -17,6 +17,7 @@ import torch
 from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
+from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.report.output import OutputFolder, check_free
 from fedcore.report.records import Row, to_row
@@ -75,8 +76,10 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     """
     _check_names(experiment.strategies)
     device = choose_device(experiment.device, experiment.executor)
-    _check_plugin("selector", experiment.selector, "select")
-    _check_plugin("model", experiment.model, "build")
+    takers = [("strategy", name) for name in experiment.strategies]
+    takers += [("selector", experiment.selector), ("model", experiment.model)]
+    plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
+    selector_of(experiment.selector, tuple(experiment.method.items()))
     dataset = _benchmark.find(experiment.benchmark).load(
         seed=experiment.data_seed,
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
@@ -90,7 +93,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
             there,
         )
     federations = {
-        seed: federation_from_model(dataset, experiment.model, seed) for seed in experiment.seed
+        seed: federation_from_model(dataset, experiment.model, seed, experiment.method)
+        for seed in experiment.seed
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
@@ -107,7 +111,7 @@ def _check_names(strategies: tuple[str, ...]) -> None:
     """Refuse two strategies of one name: results go by it."""
     seen: dict[str, str] = {}
     for strategy in strategies:
-        name = strategy_name(strategy)
+        name = plugins.title(strategy)
         if name in seen:
             raise BadOption(
                 f"strategies {seen[name]!r} and {strategy!r} would both be called {name!r}; "
@@ -116,25 +120,14 @@ def _check_names(strategies: tuple[str, ...]) -> None:
         seen[name] = strategy
 
 
-def _check_plugin(kind: str, name: str, function: str) -> None:
-    """Refuse a file that cannot be imported, or has not the function it is used for."""
-    if not callable(getattr(plugins.load(kind, name), function, None)):
-        raise BadOption(
-            f"{kind} file {name!r} has no function {function!r}; add one, or use a name"
-        )
-
-
 def runs_of(experiment: Experiment) -> Iterator[RunKey]:
     """Every run of an experiment, all strategies of a level together."""
     for stragglers in experiment.stragglers:
         for strategy in experiment.strategies:
             for seed in experiment.seed:
-                yield RunKey(experiment.benchmark, strategy_name(strategy), stragglers, seed)
-
-
-def strategy_name(strategy: str) -> str:
-    """How a strategy is called in results: a user's file goes by its name."""
-    return Path(strategy).stem if strategy.endswith(".py") else strategy
+                yield RunKey(
+                    plugins.title(experiment.benchmark), plugins.title(strategy), stragglers, seed
+                )
 
 
 def _run(
@@ -146,7 +139,7 @@ def _run(
 ) -> Iterator[Row]:
     """The rounds of one run that are not done yet."""
     federation = federations[run.seed]
-    source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
+    source = next(s for s in experiment.strategies if plugins.title(s) == run.strategy)
     strategy = build_strategy(source, experiment, federation.proxy)
     done, params = folder.position(run, experiment.rounds) if folder else (0, None)
     tell(run, done)

@@ -40,7 +40,7 @@ def build_coreset(
 def selector_of(name: str, options: Options = ()) -> Select:
     """The function of a selector: what its ``build`` makes of options, else its ``select``."""
     if hasattr(plugins.load("selector", name), "build"):
-        built: Select = plugins.build("selector", name, dict(options), Callable)
+        built: Select = plugins.build("selector", name, Callable, method=dict(options))
         return built
     select: Select = plugins.function("selector", name, "select")
     return select

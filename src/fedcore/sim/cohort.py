@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId
-
-SELECTIONS = ("proportional", "uniform", "uniform-by-round")
+from fedcore.values import SELECTIONS, one_of
 
 
 def draw_cohort(
@@ -29,20 +27,19 @@ def draw_cohort(
     The draw knows nothing of the strategy, so every strategy of a comparison sees the same. Give
     ``ClientSizes`` to draw from a large fleet: they need no look at every client.
     """
+    one_of(*SELECTIONS)("selection", selection)
     known = ClientSizes.of(sizes)
     clients = known.ids
     if selection == "proportional":
         chances = known.counts.astype(float)
         generator = stream(seed, "cohort", round_number)
         drawn = generator.choice(len(clients), size=count, p=chances / chances.sum())
-    elif selection in ("uniform", "uniform-by-round"):
+    else:
         size = min(count, len(clients))
         if selection == "uniform":
             drawn = stream(seed, "cohort", round_number).choice(len(clients), size, replace=False)
         else:
             drawn = np.random.RandomState(round_number).choice(len(clients), size, replace=False)
-    else:
-        raise BadOption(f"selection must be one of {', '.join(SELECTIONS)}, got {selection!r}")
     cohort: dict[ClientId, int] = {}
     for position in drawn.tolist():
         cohort[clients[position]] = cohort.get(clients[position], 0) + 1

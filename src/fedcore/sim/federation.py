@@ -32,15 +32,15 @@ class Federation:
 
 
 def federation_from_model(
-    dataset: FederatedDataset, model_name: str, seed: int, options: Mapping[str, Any] | None = None
+    dataset: FederatedDataset, model_name: str, seed: int, method: Mapping[str, Any] | None = None
 ) -> Federation:
-    """Data plus the named model, initialised from ``seed``; ``options`` are the model's own."""
+    """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes."""
     dataset = check_dataset(dataset)
     example = next(iter(dataset.clients.values())).take(slice(0, 1))[0][0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
         model = plugins.build(
-            "model", model_name, options or {}, nn.Module, example, dataset.num_classes
+            "model", model_name, nn.Module, example, dataset.num_classes, method=method
         )
     return federate(dataset, model)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import os
 import time
 from collections import deque
@@ -17,7 +16,6 @@ from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.client.executors.forms import scores_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
-from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.server.evaluate import Evaluator, draw, draw_from, pool
 from fedcore.server.round import Cohort, RoundSettings, assignments_of, run_round
@@ -182,15 +180,11 @@ def fleet_of(sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey)
 
 def build_strategy(name: str, experiment: Experiment, proxy: str) -> Strategy:
     """Build a strategy with those options of the experiment that it takes."""
-    build = getattr(plugins.load("strategy", name), "build", None)
-    if build is None:
-        raise BadOption(f"strategy file {name!r} has no function 'build'; see examples/")
-    values = {
+    options = {
         **{key: getattr(experiment, key) for key in experiment.__dataclass_fields__},
         "proxy": proxy if experiment.proxy == "auto" else experiment.proxy,
     }
-    taken = {key: values[key] for key in inspect.signature(build).parameters if key in values}
-    strategy = build(**taken)
-    if not isinstance(strategy, Strategy):
-        raise BadOption(f"build of strategy {name!r} must return a fedcore Strategy")
-    return strategy
+    built: Strategy = plugins.build(
+        "strategy", name, Strategy, options=options, method=experiment.method
+    )
+    return built

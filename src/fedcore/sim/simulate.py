@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedcore import plugins
 from fedcore.arrays import as_samples
 from fedcore.config import resolve
 from fedcore.errors import BadData, BadOption
@@ -73,6 +74,9 @@ def simulate(
     held_out: Any = test  # arrays or not: tensors are made of them here
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
+    named = [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
+    takers = [*named, ("selector", experiment.selector)]
+    plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     if isinstance(strategy, Strategy):
         name, method = "own", strategy
     else:
