@@ -186,6 +186,7 @@ class FederatedDataset:
     clients: Mapping[ClientId, ClientData]
     test: ClientData | None
     num_classes: int
+    sizes: Sequence[int] = ()  # samples per client with its test samples, where they are known
 
 
 @dataclass(frozen=True, slots=True)

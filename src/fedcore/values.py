@@ -104,7 +104,7 @@ def read_number(text: str, kind: type[int] | type[float]) -> Any:
 
 
 def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
-    """Options from texts like ``clients=100``: numbers where they look so; the last of a key wins."""
+    """Options from texts like ``clients=100``, numbers where they look so; the last one wins."""
     options: dict[str, int | float | str] = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -89,4 +89,4 @@ def check_dataset(
     else:
         clients = {number: client(number, data) for number, data in dataset.clients.items()}
     test = None if dataset.test is None else checked("the test set", dataset.test)
-    return FederatedDataset(clients, test, classes)
+    return replace(dataset, clients=clients, test=test, num_classes=classes)
