@@ -121,7 +121,8 @@ def check_taken(
     makers = [make for make in built if make is not None]
     for key in method:
         if not any(taken(make, {key: 0}) for make in makers):
-            known = {name for make in makers for name in keywords(make)} - set(reserved)
+            found = (p for make in makers for p in inspect.signature(make).parameters.values())
+            known = {p.name for p in found if p.default is not p.empty} - set(reserved)
             raise BadOption(unknown("method option", key, sorted(known), see=""))
 
 

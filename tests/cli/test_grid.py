@@ -97,3 +97,79 @@ def test_a_cohort_larger_than_the_fleet_is_told(caplog, selection):
 def test_a_cohort_drawn_with_replacement_may_be_of_any_size(caplog):
     prepare(changed(clients_per_round=50))
     assert caplog.messages == []
+
+
+STRATEGY = """
+from fedcore import SIT_OUT, LocalPlan, Path, Phase, Strategy
+from fedcore.server.aggregate import mean
+
+
+def build(*, share=1.0):
+    def plan(client, deadline, epochs):
+        return LocalPlan((Phase(1),), Path.PARTIAL) if client.num_samples * share > 60 else SIT_OUT
+
+    return Strategy(plan, mean, meets_deadline=False)
+"""
+SELECTOR = """
+from fedcore.coreset.selectors import uniform
+
+
+def build(*, most=1000):
+    return lambda candidates, budget, generator: uniform.select(
+        candidates, min(most, budget), generator
+    )
+"""
+MODEL = """
+from torch import nn
+
+
+def build(example, num_classes, *, width=2):
+    return nn.Sequential(nn.Linear(example.numel(), width), nn.Linear(width, num_classes))
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Plug-ins of one's own, each with an option of its own."""
+    for name, text in (("sitting", STRATEGY), ("few", SELECTOR), ("wide", MODEL)):
+        (tmp_path / f"{name}.py").write_text(text)
+    return lambda name: str(tmp_path / f"{name}.py")
+
+
+def test_own_options_reach_the_plug_ins_that_take_them(own):
+    experiment = changed(
+        strategies=("fedcore", own("sitting")),
+        selector=own("few"),
+        model=own("wide"),
+        epochs=5,
+        method={"share": 0.0, "most": 3, "width": 7},
+    )
+    federation = prepare(experiment)[0]
+    assert federation.initial["0.weight"].shape == (7, 3)
+    _, rows = run_grid(experiment, None)
+    coresets = [
+        client["coreset_size"]
+        for row in rows
+        if row["strategy"] == "fedcore"
+        for client in row["clients"]
+        if client["coreset_size"] is not None
+    ]
+    assert coresets
+    assert max(coresets) <= 3
+    assert all(row["participants"] == 0 for row in rows if row["strategy"] == "sitting")
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ({"shar": 1}, "no method option named 'shar'; did you mean 'share'"),
+        ({"zzz": 1}, "there are most, share, width$"),
+        ({"width": "x"}, "model '.*wide.py' cannot be built: .*; its own options go by --method"),
+    ],
+)
+def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method, sentence):
+    experiment = changed(
+        strategies=(own("sitting"),), selector=own("few"), model=own("wide"), method=method
+    )
+    with pytest.raises(BadOption, match=sentence):
+        prepare(experiment)
