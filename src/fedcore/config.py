@@ -19,8 +19,11 @@ from typing import Any
 from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
+from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
+    BELOW_ONE_PASS,
+    CAPABILITIES,
     LARGEST_LEGACY_SEED,
     Check,
     above_zero,
@@ -152,7 +155,7 @@ class Experiment:
         "normal",
         "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
         _FLEET,
-        one_of("normal", "size-linked", "equal"),
+        one_of(*CAPABILITIES),
     )
     capability_std: float = _option(
         0.5, "Standard deviation of speeds (the paper's variance is 0.25).", _FLEET, at_least(0)
@@ -172,7 +175,7 @@ class Experiment:
         "mean",
         "Average answers plainly, or weighted by samples.",
         _METHOD,
-        one_of("mean", "samples"),
+        one_of(*AGGREGATIONS),
     )
     fedprox_mu: float = _option(0.1, "FedProx: its proximal term.", _METHOD, at_least(0))
     selector: str = _option("kmedoids", "FedCore: coreset method; see 'fedcore list'.", _METHOD)
@@ -192,7 +195,7 @@ class Experiment:
         "auto",
         "FedCore: what clients do that cannot afford one full pass.",
         _METHOD,
-        one_of("auto", "static-coreset", "forward", "random", "sit-out"),
+        one_of(*BELOW_ONE_PASS),
     )
     forward_price: float = _option(
         1 / 3, "FedCore: price of a forward pass, in trained samples.", _METHOD, at_least(0)
@@ -211,7 +214,7 @@ class Experiment:
         0,
         "FedCore: fewest epochs on a coreset, which is then larger; 0: all that follow the first.",
         _METHOD,
-        at_least(0),
+        at_least(0, MANY),
     )
     catch_up: float = _option(
         1.0,
@@ -233,7 +236,9 @@ class Experiment:
     data_seed: int = _option(
         0, "Seed of the dataset itself.", _JOB, at_least(0, LARGEST_LEGACY_SEED)
     )
-    data: Mapping[str, Any] = field(default_factory=dict)  # further options of the dataset
+    # Options of their own, of the dataset and of strategies, selector and model.
+    data: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
@@ -245,6 +250,12 @@ class Experiment:
         for kind, name in named:
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
+        for key in self.method:
+            if key in self.__dataclass_fields__:
+                flag = key.replace("_", "-")
+                raise BadOption(
+                    f"method must not hold {key!r}, which is an option itself: use --{flag}"
+                )
 
 
 def option_fields() -> dict[str, dataclasses.Field[Any]]:
@@ -266,9 +277,10 @@ def resolve(
         if key not in known:
             raise BadOption(plugins.unknown("option", key, known, see="fedcore compare --help"))
     typed = {key: _convert(key, value) for key, value in given.items()}
-    preset = typed.get("preset", "paper")
+    fields = option_fields()
+    preset = typed.get("preset", fields["preset"].default)
     one_of(*PRESETS)("preset", preset)
-    benchmark = typed.get("benchmark", "synthetic-1-1")
+    benchmark = typed.get("benchmark", fields["benchmark"].default)
     return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
 
 
@@ -278,7 +290,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadOption(f"config {str(path)!r} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadOption(f"config {str(path)!r} is not valid TOML: {error}") from None
     return {key.replace("-", "_"): value for key, value in content.items()}
 

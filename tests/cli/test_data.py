@@ -11,6 +11,7 @@ from fedcore.datasets import mnist
 from fedcore.errors import BadOption, DatasetUnavailable
 from fedcore.sources import files as _files
 from fedcore.sources.files import DataFile, Digest, Source
+from fedcore.types import ClientData, FederatedDataset
 
 CONTENT = b"images" * 100
 
@@ -115,7 +116,8 @@ def test_stats_show_the_papers_row_and_ours_and_a_histogram():
 
 
 def test_a_note_on_the_benchmarks_seed_is_not_shown_for_another(monkeypatch):
-    monkeypatch.setattr(mnist, "client_sizes", lambda **options: [1, 2, 3])
+    data = FederatedDataset({0: ClientData([[0.5]], [0])}, None, 2, [1, 2, 3])
+    monkeypatch.setattr(mnist, "load", lambda *, seed, sigma=2.0: data)
     assert "Seed 7992 was searched for" in ask("data", "stats", "mnist")
     assert "7992" not in ask("data", "stats", "mnist", "--seed", 17112, "--data", "sigma=1.7")
 

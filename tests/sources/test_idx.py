@@ -75,8 +75,8 @@ def test_pixels_are_standardised_over_the_pool(image_source):
 
 def test_the_first_nine_tenths_of_a_client_train(image_source):
     source, directory = image_source
-    sizes = _idx.client_sizes(source, data_dir=directory, **OPTIONS)
     dataset = _idx.load(source, data_dir=directory, **OPTIONS)
+    sizes = dataset.sizes
     assert [len(data) for data in dataset.clients.values()] == [int(0.9 * n) for n in sizes]
     assert len(dataset.test) == sum(n - int(0.9 * n) for n in sizes)
     assert dataset.num_classes == 10

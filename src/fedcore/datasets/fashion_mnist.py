@@ -11,11 +11,9 @@ from typing import Any
 
 from fedcore.datasets import mnist
 from fedcore.sources import idx as _idx
-from fedcore.sources.benchmark import no_suffix
 from fedcore.sources.files import Digest
 from fedcore.types import FederatedDataset
 
-BENCHMARKS = ("fashion-mnist",)
 SEED = 0
 
 # The raw checksums are of what the published archives unpack to.
@@ -49,11 +47,6 @@ def hyperparameters(preset: str) -> dict[str, Any]:
     return {**mnist.HYPERPARAMETERS, "data_seed": SEED}
 
 
-def parse(suffix: str) -> dict[str, Any]:
-    """There is one Fashion-MNIST; its options go by ``--data``."""
-    return no_suffix("fashion-mnist", suffix)
-
-
 def load(
     *,
     seed: int = SEED,
@@ -63,14 +56,3 @@ def load(
 ) -> FederatedDataset:
     """Standardised images [m, 1, 28, 28], two kinds per client; options as for MNIST."""
     return _idx.load(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)
-
-
-def client_sizes(
-    *,
-    seed: int = SEED,
-    data_dir: Path | None = None,
-    sigma: float = mnist.SIGMA,
-    clients: int = 1_000,
-) -> list[int]:
-    """Samples of each client, training and test together."""
-    return _idx.client_sizes(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)

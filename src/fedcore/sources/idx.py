@@ -65,16 +65,8 @@ def load(
         },
         _tensors(images, labels, np.concatenate(held_out), scale),
         CLASSES,
+        [len(rows) for rows in owned],
     )
-
-
-def client_sizes(
-    files: _files.Source, *, seed: int, data_dir: Path | None, sigma: float, clients: int
-) -> list[int]:
-    """How many images each client holds, training and test together: what Table 1 counts."""
-    _, labels = read_pool(files, data_dir)
-    owned = _partition.by_power_law(labels, clients=clients, sigma=sigma, seed=seed)
-    return [len(rows) for rows in owned]
 
 
 def read_pool(files: _files.Source, data_dir: Path | None) -> tuple[Bytes, NDArray[np.int64]]:
