@@ -6,11 +6,11 @@ from dataclasses import fields
 from pathlib import Path
 
 from fedcore.config import Experiment, read_toml, resolve
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report import output
 from fedcore.report.records import to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.sources.benchmark import find
-from fedcore.types import ClientRecord, RoundRecord, RunKey
 from fedcore.types import Path as WorkPath
 
 ROOT = Path(__file__).parents[1]

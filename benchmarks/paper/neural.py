@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT / "src"))
 from benchmarks.paper.synthetic import KEPT  # noqa: E402
 from fedcore.cli.grid import run_grid  # noqa: E402
 from fedcore.config import resolve  # noqa: E402
+from fedcore.records import RoundRecord, RunKey  # noqa: E402
 from fedcore.sources import benchmark as _benchmark  # noqa: E402
-from fedcore.types import RoundRecord, RunKey  # noqa: E402
 
 _MNIST = {"benchmark": "mnist", "rounds": 30, "evaluate_samples": 10000}
 _CORE = {"strategies": "fedcore", "stragglers": 30}

@@ -29,10 +29,12 @@ from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.steps import EagerSteps, Steps, Tape
 from fedcore.config import Experiment
 from fedcore.models.char_lstm.cell import cell_backward, cell_forward
+from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federate, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
 from fedcore.stacked import Form
-from fedcore.types import ClientData, FederatedDataset, Params, RunKey
+from fedcore.types import ClientData, FederatedDataset, Params
 
 SMALL = Experiment(rounds=3, epochs=4, clients_per_round=4, learning_rate=0.1, prox_mu=0.3)
 RESULTS = Path(__file__).parents[1] / "results"
@@ -76,8 +78,8 @@ def final(federation: Federation, strategy: str, executor: str, device: str) -> 
     experiment = dataclasses.replace(SMALL, executor=executor, device=device, selector=selector)
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("check", strategy, 40.0, 0)
-    *_, (_, params) = simulate_rounds(federation, experiment, run, strategy=method)
-    return params
+    *_, (_, state) = simulate_rounds(build_world(federation, experiment, run, method))
+    return state.params
 
 
 def equality(device: torch.device) -> dict[str, float]:

@@ -138,9 +138,9 @@ class Experiment:
     clients_per_round: int = _option(10, "Clients K drawn for a round.", _FLEET, at_least(1, MANY))
     selection: str = _option(
         "proportional",
-        "How they are drawn: by p = m / sum m with replacement, or uniformly without.",
+        "Sampler: how they are drawn, e.g. by p = m / sum m with replacement, or uniformly; "
+        "see 'fedcore list'.",
         _FLEET,
-        one_of("proportional", "uniform", "uniform-by-round"),
     )
     first_round: str = _option(
         "parallel",
@@ -159,6 +159,13 @@ class Experiment:
     )
     capability_floor: float = _option(
         0.1, "Least speed; slower draws are drawn again.", _FLEET, above_zero
+    )
+
+    download: float = _option(
+        0.0, "Bytes per second that a client's link brings in; 0: no limit.", _FLEET, at_least(0)
+    )
+    upload: float = _option(
+        0.0, "Bytes per second that it sends out; 0: no limit.", _FLEET, at_least(0)
     )
 
     aggregation: str = _option(
@@ -213,6 +220,13 @@ class Experiment:
         at_least(1),
     )
 
+    selection_price: float = _option(
+        0.0,
+        "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
+        _METHOD,
+        at_least(0),
+    )
+
     data_dir: str | None = _option(
         None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache.", _JOB
     )
@@ -227,7 +241,8 @@ class Experiment:
             check = item.metadata.get("check")
             if check is not None:
                 check(item.name, getattr(self, item.name))
-        for kind, name in (("model", self.model), ("selector", self.selector)):
+        named = (("model", self.model), ("selector", self.selector), ("sampler", self.selection))
+        for kind, name in named:
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from fedcore.errors import UnknownPlugin
+from fedcore.errors import BadOption, UnknownPlugin
 
 KINDS = {
     "strategy": "fedcore.strategies",
     "selector": "fedcore.coreset.selectors",
+    "sampler": "fedcore.server.samplers",
     "dataset": "fedcore.datasets",
     "model": "fedcore.models",
 }
@@ -40,6 +43,15 @@ def load(kind: str, name: str) -> ModuleType:
     if name not in names(kind):
         raise UnknownPlugin(unknown(kind, name, names(kind)))
     return importlib.import_module(f"{KINDS[kind]}.{name.replace('-', '_')}")
+
+
+def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
+    """What a plug-in's ``build`` makes of those options that it names as parameters."""
+    function = getattr(load(kind, name), "build", None)
+    if function is None:
+        raise BadOption(f"{kind} file {name!r} has no function 'build'; see examples/")
+    parameters = inspect.signature(function).parameters
+    return function(**{key: options[key] for key in parameters if key in options})
 
 
 def summary(kind: str, name: str) -> str:

@@ -17,10 +17,12 @@ from fedcore import plugins
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import PROXIES
-from fedcore.sim import rounds
+from fedcore.records import RunKey
+from fedcore.sim import world
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
-from fedcore.types import ClientData, FederatedDataset, RunKey
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
+from fedcore.types import ClientData, FederatedDataset
 
 EXECUTORS = {
     "logistic": ["compiled", "vectorised"],
@@ -38,8 +40,8 @@ def final(federation, strategy, executor, **options):
     experiment = dataclasses.replace(SMALL, executor=executor, **options)
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("test", strategy, 40.0, 0)
-    *_, (record, params) = simulate_rounds(federation, experiment, run, strategy=method)
-    return record, params
+    *_, (record, state) = simulate_rounds(build_world(federation, experiment, run, method))
+    return record, state.params
 
 
 @functools.cache
@@ -106,7 +108,7 @@ def test_blocks_and_threads_change_nothing(model, block, threads, strategy, monk
     def choose(_, task, clients, settings, **__):
         return VectorisedExecutor(task, clients, settings, block=block, threads=threads)
 
-    monkeypatch.setattr(rounds, "choose_executor", choose)
+    monkeypatch.setattr(world, "choose_executor", choose)
     answer = final(federation_for(model), strategy, "vectorised")
     assert_same(answer, plain(model, strategy))
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fedcore.errors import BadRecord
+from fedcore.records import RunKey, Snapshot
 from fedcore.report.checkpoint import load, save
-from fedcore.types import RunKey, Snapshot
 
 RUN = RunKey("b", "fedcore", 30.0, 0)
 TENSORS = {

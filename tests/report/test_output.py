@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedcore.errors import BadOption, BadRecord
+from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report import output
 from fedcore.report.output import CHECKPOINT, EXPERIMENT, ROUNDS, SUMMARY, OutputFolder
-from fedcore.types import RoundRecord, RunKey, Snapshot
 
 RUN = RunKey("b", "fedcore", 30.0, 0)
 OTHER = RunKey("b", "fedavg", 30.0, 0)

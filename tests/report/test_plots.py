@@ -3,10 +3,10 @@ from itertools import pairwise
 
 import pytest
 
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report import plots
 from fedcore.report.output import PICTURES
 from fedcore.report.plots import draw_all, round_numbers
-from fedcore.types import ClientRecord, RoundRecord, RunKey
 from fedcore.types import Path as WorkPath
 
 SIGNATURE = b"\x89PNG"

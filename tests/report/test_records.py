@@ -5,8 +5,9 @@ import zlib
 import pytest
 
 from fedcore.errors import BadRecord
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report.records import from_row, read_runs, to_lines, to_row
-from fedcore.types import ClientRecord, Path, RoundRecord, RunKey
+from fedcore.types import Path
 
 KEY = RunKey("synthetic-1-1", "fedcore", 30.0, 0)
 NEXT = RunKey("synthetic-1-1", "fedcore", 30.0, 1)

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from fedcore.history import History
+from fedcore.records import ClientRecord, History, RoundRecord, RunKey
 from fedcore.report.summary import summarise, summary
-from fedcore.types import ClientRecord, Path, RoundRecord, RunKey
+from fedcore.types import Path
 
 KEY = RunKey("b", "fedcore", 30.0, 0)
 

@@ -20,14 +20,17 @@ from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs
 from fedcore.report.summary import summary
+from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_sampler, build_strategy, build_world, fleet_of
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
-from fedcore.types import Params, RoundRecord, RunKey, Snapshot, TrainingSettings
+from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        build_strategy(strategy, experiment, first.proxy)
+        build_strategy(strategy, experiment, first.proxy, there)
+    build_sampler(experiment)
     for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
         fleet_of(sizes_of(dataset.clients), experiment, run)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
@@ -140,28 +144,20 @@ def _run(
 ) -> list[RoundRecord]:
     """All rounds of one run; those that are not done yet are trained and written."""
     source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
-    strategy = build_strategy(source, experiment, federation.proxy)
-    done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+    there = len(federation.dataset.clients)
+    strategy = build_strategy(source, experiment, federation.proxy, there)
+    done, saved = folder.position(run, experiment.rounds) if folder else (0, None)
     records = list(folder.runs.get(run, [])) if folder else []
     tell(run, done)
     if done == experiment.rounds:
         return records
-    start = (done, _params_of(snapshot) if snapshot else federation.initial)
-    with closing(
-        simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
-    ) as rounds:
-        for record, model in rounds:
+    # A checkpoint of an earlier version holds parameters only.
+    start = saved and Snapshot(saved.tensors, {"version": done, "jobs": [], **saved.meta})
+    world = build_world(federation, experiment, run, strategy)
+    with closing(simulate_rounds(world, start)) as rounds:
+        for record, state in rounds:
             records.append(record)
             if folder is not None:
-                folder.add(record, run, partial(_snapshot_of, model))
+                folder.add(record, run, partial(to_snapshot, state))
             tell(run, record.number)
     return records
-
-
-# Until rounds bring the whole state of the server themselves.
-def _snapshot_of(params: Params) -> Snapshot:
-    return Snapshot({f"param/{name}": value for name, value in params.items()}, {})
-
-
-def _params_of(snapshot: Snapshot) -> Params:
-    return {name.removeprefix("param/"): value for name, value in snapshot.tensors.items()}

@@ -18,9 +18,9 @@ from fedcore.cli.consoles import plain_console
 from fedcore.cli.grid import run_grid, runs_of
 from fedcore.config import Experiment
 from fedcore.errors import Interrupted
+from fedcore.records import RunKey
 from fedcore.report.records import Runs
 from fedcore.report.tables import counted, remarks, strategy_title, tables
-from fedcore.types import RunKey
 
 console = plain_console()
 notices = plain_console(stderr=True)

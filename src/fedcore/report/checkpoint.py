@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.errors import BadRecord
-from fedcore.types import RunKey, Snapshot
+from fedcore.records import RunKey, Snapshot
 
 TENSOR, PARAM = "tensor/", "param/"  # versions before 0.2 wrote parameters only, as param/NAME
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element

@@ -16,11 +16,11 @@ from typing import Any
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report import checkpoint
 from fedcore.report.checkpoint import partial_of
 from fedcore.report.records import Runs, read_runs, to_lines, to_row
 from fedcore.report.summary import summary
-from fedcore.types import RoundRecord, RunKey, Snapshot
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT = "checkpoint.npz"

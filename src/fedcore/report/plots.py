@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.records import RoundRecord
 from fedcore.report.output import PICTURES
 from fedcore.report.records import Runs, by_level
 from fedcore.report.tables import strategy_title
-from fedcore.types import RoundRecord
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), in the order of strategies.
 COLOURS = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
-from fedcore.types import ClientRecord, RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.types import Path as WorkPath
 
 Row = dict[str, Any]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedcore.history import STEADY, History
+from fedcore.records import STEADY, History, RunKey
 from fedcore.report.records import Runs
-from fedcore.types import RunKey
 from fedcore.version import __version__
 
 SCHEMA = 1

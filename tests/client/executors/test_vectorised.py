@@ -10,7 +10,7 @@ from fedcore.client.executors.block import Effort
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.client.executors.walk import steps_of
-from fedcore.server.round import is_sound
+from fedcore.server.loop import is_sound
 from fedcore.stacked import affine
 from fedcore.task import Task
 from fedcore.types import (

@@ -1,7 +1,6 @@
 import pytest
 
-from fedcore.history import History
-from fedcore.types import RoundRecord
+from fedcore.records import History, RoundRecord
 
 
 def record(number, time, accuracy):
