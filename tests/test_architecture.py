@@ -15,6 +15,7 @@ LAYERS = {
     **dict.fromkeys(
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
+    "history": 2,
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("config", "server", "datasets", "models"), 3),
     **dict.fromkeys(("strategies", "client"), 4),

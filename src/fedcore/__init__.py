@@ -2,7 +2,7 @@
 
 from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.metric import Euclidean, OuterProduct
-from fedcore.records import History
+from fedcore.history import History
 from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.simulate import simulate

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from fedcore.records import ClientRecord, History, RoundRecord, RunKey
+from fedcore.history import History
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report.summary import summarise, summary
 from fedcore.types import Path
 

@@ -20,7 +20,7 @@ from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.records import RoundRecord, RunKey, Snapshot
+from fedcore.records import RoundRecord, RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs
 from fedcore.report.summary import summary
@@ -146,15 +146,17 @@ def _run(
     source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
     there = len(federation.dataset.clients)
     strategy = build_strategy(source, experiment, federation.proxy, there)
-    done, saved = folder.position(run, experiment.rounds) if folder else (0, None)
+    done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
     records = list(folder.runs.get(run, [])) if folder else []
     tell(run, done)
     if done == experiment.rounds:
         return records
-    # A checkpoint of an earlier version holds parameters only.
-    start = saved and Snapshot(saved.tensors, {"version": done, "jobs": [], **saved.meta})
+    if snapshot is not None:  # checkpoints of earlier versions hold the model alone
+        snapshot = dataclasses.replace(
+            snapshot, meta={"version": done, "jobs": [], **snapshot.meta}
+        )
     world = build_world(federation, experiment, run, strategy)
-    with closing(simulate_rounds(world, start)) as rounds:
+    with closing(simulate_rounds(world, snapshot)) as rounds:
         for record, state in rounds:
             records.append(record)
             if folder is not None:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedcore.records import STEADY, History, RunKey
+from fedcore.history import STEADY, History
+from fedcore.records import RunKey
 from fedcore.report.records import Runs
 from fedcore.version import __version__
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from fedcore.config import resolve
 from fedcore.errors import BadData, BadOption
-from fedcore.records import History, RoundRecord, RunKey
+from fedcore.history import History
+from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate
 from fedcore.sim.rounds import on_cpu, simulate_rounds

@@ -1,6 +1,7 @@
 import pytest
 
-from fedcore.records import History, RoundRecord
+from fedcore.history import History
+from fedcore.records import RoundRecord
 
 
 def record(number, time, accuracy):
