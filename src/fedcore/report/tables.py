@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcore import plugins
+from fedcore.records import RunKey
 from fedcore.report.records import by_level
-from fedcore.types import RunKey
 
 Result = dict[str, Any]
 Cells = dict[str, list[Result]]  # results of one level by strategy, one per seed
