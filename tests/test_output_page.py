@@ -1,4 +1,4 @@
-"""docs/output.md names every file and field that is written, and its TOML example is valid."""
+"""docs/output.md names all that is written, its example is valid, other pages name what exists."""
 
 import json
 import re
@@ -54,3 +54,17 @@ def test_every_option_that_deviations_name_exists():
     named = re.findall(r"`--([a-z-]+)", (ROOT / "docs" / "deviations.md").read_text())
     known = {field.name.replace("_", "-") for field in fields(Experiment)}
     assert set(named) <= known
+
+
+def test_what_the_map_of_the_paper_names_exists():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    folders = (ROOT / "src" / "fedcore", ROOT)
+    assert all(
+        any((folder / path).is_dir() for folder in folders)
+        for path in re.findall(r"`([\w/]+/)`", page)
+    )
+    for path, names in re.findall(r"`([\w/]+\.py)`((?:: (?:`\w+`(?:, )?)+)?)", page):
+        (file,) = [folder / path for folder in folders if (folder / path).is_file()] or [path]
+        assert file != path, f"{path} is gone"
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"\b(def|class) {name}\b", file.read_text()), f"{path}: {name}"

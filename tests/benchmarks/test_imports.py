@@ -10,7 +10,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 FILES = sorted((ROOT / "benchmarks").rglob("*.py"))
 # Of environments of their own, or of the extras that tests and plots need.
-OPTIONAL = {"flwr", "pfl", "ray", "kmedoids", "sklearn", "matplotlib", "threadpoolctl", "triton"}
+OPTIONAL = {
+    *("flwr", "pfl", "ray", "kmedoids", "sklearn", "threadpoolctl", "triton"),
+    *("matplotlib", "rich", "typer"),
+}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

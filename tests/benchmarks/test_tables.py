@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("rich")
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 

@@ -9,12 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedcore
 from fedcore.cli.grid import prepare, run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord, UnknownPlugin
+from fedcore.report import output
 
 SMALL = Experiment(
     rounds=1,
@@ -257,3 +259,49 @@ def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method,
     )
     with pytest.raises(BadOption, match=sentence):
         prepare(experiment)
+
+
+@pytest.mark.parametrize("name", ["scaffold", "fedbuff"])
+@pytest.mark.parametrize("stopped", [1, 5, 11])
+def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypatch, name, stopped):
+    """State of the strategy, memory of clients and jobs in flight go through the checkpoint."""
+    file = Path(__file__).parents[2] / "examples" / f"{name}_strategy.py"
+    own = changed(rounds=12, epochs=2, strategies=(str(file),), selection="uniform")
+    run_grid(own, tmp_path / "whole")
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
+
+    def stop(run, done):
+        if done == stopped:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(own, tmp_path / "part", tell=stop)
+    heard = []
+    run_grid(own, tmp_path / "part", resume=True, tell=lambda run, done: heard.append(done))
+    assert heard == list(range(stopped, 13))
+    assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
+
+
+def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch):
+    """Its lines have no check and its checkpoint holds parameters alone."""
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
+    out = tmp_path / "job"
+    done = []
+
+    def stop(run, number):
+        done.append(number)
+        if len(done) == 20:  # in the second run
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(LONGER, out, tell=stop)
+    text = (out / "rounds.jsonl").read_text()
+    (out / "rounds.jsonl").write_text(re.sub(r', "(check": "\w+"|fell_back": 0)', "", text))
+    with np.load(out / "checkpoint.npz") as content:
+        arrays = {name.removeprefix("tensor/"): content[name] for name in content.files}
+    old = {n: a for n, a in arrays.items() if n in ("run", "round") or n.startswith("param/")}
+    np.savez(out / "checkpoint.npz", **old)
+    heard = []
+    run_grid(LONGER, out, resume=True, tell=lambda run, number: heard.append(number))
+    assert heard[:3] == [12, 6, 7]  # the first run is done, the second goes on after round 6
+    assert lasting(out) == lasting(whole)

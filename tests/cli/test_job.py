@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+pytest.importorskip("rich")
+
 from fedcore.cli import job
 from fedcore.cli.grid import prepare, run_grid, runs_of
 from fedcore.cli.job import run_job

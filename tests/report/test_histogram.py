@@ -1,4 +1,6 @@
 import pytest
+
+pytest.importorskip("rich")
 from rich.console import Console
 
 from fedcore.errors import BadOption

@@ -3,10 +3,14 @@ from itertools import pairwise
 
 import pytest
 
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+from matplotlib.figure import Figure
+
 from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report import plots
 from fedcore.report.output import PICTURES
-from fedcore.report.plots import draw_all, round_numbers
+from fedcore.report.plots import draw_all
 from fedcore.types import Path as WorkPath
 
 SIGNATURE = b"\x89PNG"
@@ -196,10 +200,12 @@ def test_no_name_below_a_violin_runs_into_the_next_or_over_the_edge(figures, str
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (0.4, 60, [0.5, 1, 2, 5, 10, 20, 50]),
-        (0.9, 1.1, [0.9, 0.95, 1.0, 1.05, 1.1]),
-        (0.002, 3000, [0.01, 0.1, 1, 10, 100, 1000]),
+        (0.42, 50, ["0.5", "1", "2", "5", "10", "20", "50"]),
+        (0.95, 1.05, ["0.95", "1", "1.05", "1.1"]),
+        (0.005, 2000, ["0.01", "0.1", "1", "10", "100", "1000"]),
     ],
 )
-def test_round_numbers(low, high, expected):
-    assert round_numbers(low, high) == expected
+def test_numbers_on_a_logarithmic_axis_are_round(low, high, expected):
+    axes = Figure().subplots()
+    plots._log_axis(axes.xaxis, [low, high])
+    assert shown_labels(axes.xaxis) == expected

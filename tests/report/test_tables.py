@@ -1,5 +1,8 @@
 import io
 
+import pytest
+
+pytest.importorskip("rich")
 from rich.console import Console
 
 from fedcore.report.tables import counted, remarks, strategy_title, tables

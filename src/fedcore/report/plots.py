@@ -85,35 +85,19 @@ def _line(axes: Any, curve: Values, **style: Any) -> None:
 
 def _log_axis(axis: Any, values: list[float], room: float = 0.0) -> None:
     """A logarithmic scale with plain numbers, 20 and not 2 x 10^1, and room for a word above."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
     if not values:  # where everybody sat out, no time has passed
         return
     edge = max((max(values) / min(values)) ** 0.05, 1.05)
     low, high = min(values) / edge, max(values) * edge ** (1 + room)
-    marks = round_numbers(low, high)
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_ticks(marks, [f"{mark:g}" for mark in marks])
-    axis.set_ticks([], minor=True)
-    axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
-
-
-def round_numbers(low: float, high: float) -> list[float]:
-    """Some round numbers from ``low`` to ``high``, for a logarithmic scale.
-
-    >>> round_numbers(0.4, 60)
-    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
-    >>> round_numbers(0.9, 1.1)
-    [0.9, 0.95, 1.0, 1.05, 1.1]
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    if high / low < 8:  # less than a decade: 1, 2 and 5 would be few
-        ticks = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)
-        found = [float(f"{mark:g}") for mark in ticks]
-    else:
-        factors = (1, 2, 5) if high / low < 1000 else (1,)
-        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        found = [float(f"{factor}e{decade}") for decade in decades for factor in factors]
-    return [mark for mark in found if low <= mark <= high and mark > 0]
+    name, factors = axis.axis_name, (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
+    axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low, high)})
+    few = high / low < 8  # less than a decade: 1, 2 and 5 would be few
+    steps = MaxNLocator(6, steps=[1, 2, 5, 10])
+    axis.set_major_locator(steps if few else LogLocator(subs=factors, numticks=50))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:g}")
 
 
 def _client_times(record: RoundRecord) -> list[float]:
