@@ -97,6 +97,7 @@ def test_nothing_is_drawn_from_the_callers_generator():
         ((X, Y, Y), "dataset must be a pair .*, got a tuple of 3"),
         (Triples(), r"pairs \(input, label\), got a list of 3"),
         (X, "dataset must be a pair .* got a ndarray"),
+        ([X, Y, Y], "dataset must be a pair .* got a list of 3"),
         ({"x": X}, "dataset must be a pair .* got a dict"),
         (None, "dataset must be a pair .* got a NoneType"),
         ((X, Y[:3]), "7 inputs but 3 labels"),

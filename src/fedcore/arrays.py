@@ -67,11 +67,11 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     return torch.from_numpy(np.require(array, dtype=kind, requirements=["C", "W"]))
 
 
-def as_labels(name: str, values: Any) -> Tensor:
-    """Classes as int64 [n]; floating-point numbers do if they are whole."""
-    labels = as_tensor(name, values, NUMBER_THEM)
+def as_labels(name: str, values: Any, each: str = "class per sample") -> Tensor:
+    """Whole numbers, such as classes, as int64 [n]; floating-point numbers do if they are whole."""
+    labels = as_tensor(name, values, NUMBER_THEM if "class" in each else "")
     if labels.ndim != 1:
-        raise BadData(f"{name} must be one class per sample, got shape {tuple(labels.shape)}")
+        raise BadData(f"{name} must be one {each}, got shape {tuple(labels.shape)}")
     if labels.is_floating_point():
         broken = (labels != labels.round()) | ~(labels.abs() < 2**53)
         if bool(broken.any()):
@@ -191,8 +191,8 @@ def batches(
 
 def _raw(dataset: Any, batch_size: int) -> Iterator[Any]:
     """Batches as they come, unchecked."""
-    arrays = isinstance(dataset, list) and all(isinstance(p, Tensor | np.ndarray) for p in dataset)
-    if isinstance(dataset, tuple) or (arrays and len(dataset) == 2):
+    arrays = isinstance(dataset, list) and {type(part) for part in dataset} <= {Tensor, np.ndarray}
+    if isinstance(dataset, tuple) or (arrays and dataset):
         yield from _slices(dataset, batch_size)
     elif isinstance(dataset, DataLoader):
         _check_loader(dataset)
@@ -210,7 +210,7 @@ def _raw(dataset: Any, batch_size: int) -> Iterator[Any]:
 
 def _slices(dataset: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     if len(dataset) != 2:
-        raise BadData(f"dataset must be {FORMS}, got a tuple of {len(dataset)}")
+        raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
     x, y = real_array("inputs", dataset[0]), real_array("labels", dataset[1], NUMBER_THEM)
     for name, part in (("inputs", x), ("labels", y)):
         if part.ndim == 0:

@@ -278,7 +278,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadOption(f"config {str(path)!r} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise BadOption(f"config {str(path)!r} is not valid TOML: {error}") from None
-    return {key.replace("-", "_"): value for key, value in content.items()}
+    options = {key.replace("-", "_"): value for key, value in content.items()}
+    if len(options) < len(content):
+        raise BadOption(f"config {str(path)!r} has an option twice, with hyphens and underscores")
+    return options
 
 
 def _convert(name: str, value: Any) -> Any:
