@@ -101,17 +101,32 @@ def test_nothing_is_drawn_from_the_callers_generator():
         ({"x": X}, "dataset must be a pair .* got a dict"),
         (None, "dataset must be a pair .* got a NoneType"),
         ((X, Y[:3]), "7 inputs but 3 labels"),
-        ((X, Y + 0.5), "labels must be whole numbers, got 0.5 for sample 0"),
-        ((X, Y[:, None]), r"labels must be one class per sample, got shape \(3, 1\)"),
-        ((X, ["a"] * 7), "labels must be numbers, got <U1; number the classes"),
+        ((X, Y + 0.5), "labels of the dataset must be whole numbers, got 0.5 for sample 0"),
+        (
+            (X, Y[:, None]),
+            r"labels of the dataset must be one class per sample, got shape \(7, 1\)",
+        ),
+        ((X, ["a"] * 7), "labels of the dataset must be numbers, got <U1; number the classes"),
         ((np.where(X == 8, np.nan, X), Y), "inputs must be finite .* but sample 4 is not"),
         ((X * 1e300, Y), "inputs must be finite torch.float32 numbers, but sample 0 is not"),
-        ((3.0, 1), "inputs must have a row for every sample"),
-        ((torch.eye(3).to_sparse(), Y[:3]), "inputs must be a dense tensor"),
-        ((torch.eye(3, device="meta"), Y[:3]), "inputs must hold numbers, got .* meta device"),
-        ((np.ma.masked_equal(X, 3), Y), "inputs must all be there, got some that are masked"),
-        ((X, np.full(7, 1e300)), r"labels must be whole numbers, got 1e\+300 for sample 0"),
-        ((X, [10**30] * 7), "labels must be numbers, got object; number the classes"),
+        ((3.0, 1), "inputs of the dataset must have a row for every sample"),
+        ((torch.eye(3).to_sparse(), Y[:3]), "inputs of the dataset must be a dense tensor"),
+        (
+            (torch.eye(3, device="meta"), Y[:3]),
+            "inputs of the dataset must hold numbers, got .* meta device",
+        ),
+        (
+            (np.ma.masked_equal(X, 3), Y),
+            "inputs of the dataset must all be there, got some that are masked",
+        ),
+        (
+            (X, np.full(7, 1e300)),
+            r"labels of the dataset must be whole numbers, got 1e\+300 for sample 0",
+        ),
+        (
+            (X, [10**30] * 7),
+            "labels of the dataset must be numbers, got object; number the classes",
+        ),
         (iter([(X, Y[:3])]), r"inputs of shape \(7, 2\) but 3 labels"),
     ],
 )
@@ -207,7 +222,7 @@ def test_arrays_that_may_only_be_read_are_copied_without_a_warning(wrap):
         ((np.ma.masked_equal(np.eye(2), 1), [0, 1]), "inputs of client 4 must all be there"),
         ((np.eye(2) * 1j, [0, 1]), "inputs of client 4 must be numbers, got complex128"),
         (ClientData(np.eye(2), [0, 1], [0, 2]), "rows of client 4 must be .* 0 to 1, got 2"),
-        (ClientData(np.eye(2), [0, 1], [0.5]), "rows of client 4 must be a row of whole numbers"),
+        (ClientData(np.eye(2), [0, 1], [0.5]), "rows of client 4 must be whole numbers, got 0.5"),
     ],
 )
 def test_what_is_no_pair_of_arrays_is_refused(bad, sentence):
