@@ -157,7 +157,7 @@ def _state(module: ModuleType, data_dir: Path | None) -> str:
     missing = [file for file, path in found.items() if path is None]
     if not missing:
         return f"in {next(iter(found.values())).parent}"  # type: ignore[union-attr]
-    size = sum(file.published.size for file in missing)
+    size = sum(file.size for file in missing)
     return f"{len(missing)} of {len(found)} missing, {size / 1e6:.1f} MB to fetch"
 
 
