@@ -84,6 +84,7 @@ def test_every_option_has_a_help_text_and_a_panel():
         ({"capability_floor": 0}, "capability_floor must be above 0"),
         ({"data": 3}, "data must be a table"),
         ({"method": "rho=1"}, "method must be a table"),
+        ({"method": {1: 2}}, "method must be a table"),
         ({"method": {"epochs": 3}}, "method must not hold 'epochs'.* use --epochs"),
         ({"coreset_epochs": 10**7}, "coreset_epochs must be at most 1,000,000, got 10000000"),
         ({"strategies": "fedavg,,fedcore"}, "got an empty part in 'fedavg,,fedcore'"),
@@ -111,6 +112,7 @@ def test_toml(tmp_path):
     ("content", "sentence"),
     [
         (b"rounds = ", "not valid TOML"),
+        (b"capability-std = 1\ncapability_std = 2", "has an option twice"),
         (b"\xff\xfe", "not valid TOML"),
         (b"rounds = " + b"9" * 5000, "not valid TOML"),
         (b"data = " + b"[" * 100_000, "not valid TOML"),

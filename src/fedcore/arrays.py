@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
@@ -19,8 +18,8 @@ FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator o
 NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
 
 
-def real_array(name: str, values: Any, hint: str = "") -> Tensor | NDArray[Any]:
-    """``values`` as a dense tensor, or else as an array, of real numbers; nothing is copied.
+def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
+    """``values`` as a dense tensor of real numbers, of a type that torch computes with.
 
     Args:
         name: what to call them.
@@ -29,14 +28,16 @@ def real_array(name: str, values: Any, hint: str = "") -> Tensor | NDArray[Any]:
     """
     if isinstance(values, Tensor):
         if values.layout != torch.strided or values.is_nested:
-            kind = "nested" if values.is_nested else str(values.layout)
+            found = "nested" if values.is_nested else str(values.layout)
             raise BadData(
-                f"{name} must be a dense tensor, got a {kind} one; call .to_dense() on it"
+                f"{name} must be a dense tensor, got a {found} one; call .to_dense() on it"
             )
         if values.is_meta:
             raise BadData(f"{name} must hold numbers, got a tensor on the meta device; load them")
         if values.is_complex():
             raise BadData(f"{name} must be real numbers, got {values.dtype}{hint}")
+        if not (values.is_floating_point() or values.is_signed()) and values.element_size() > 1:
+            return values.long()  # torch computes with no unsigned numbers but bytes
         return values.detach() if values.requires_grad else values
     if np.ma.is_masked(values):
         raise BadData(f"{name} must all be there, got some that are masked; drop or fill those")
@@ -47,19 +48,10 @@ def real_array(name: str, values: Any, hint: str = "") -> Tensor | NDArray[Any]:
             f"{name} must be one array of numbers, got a {type(values).__name__} that does not "
             "make one; its rows must be of one length"
         ) from None
-    if array.dtype.kind not in "fiub":
-        raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
-    return array
-
-
-def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
-    """The same as a tensor of a type that torch computes with, however it lies in memory."""
-    array = real_array(name, values, hint)
-    if isinstance(array, Tensor):
-        whole = not (array.is_floating_point() or array.is_signed())
-        return array.long() if whole and array.element_size() > 1 else array
     kind = array.dtype.newbyteorder("=")
-    if kind.kind == "u" and kind.itemsize > 1:  # torch computes with no other unsigned numbers
+    if kind.kind not in "fiub":
+        raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
+    if kind.kind == "u" and kind.itemsize > 1:
         kind = np.dtype(np.int64)
     elif kind.kind == "f" and kind.itemsize > 8:
         kind = np.dtype(np.float64)
@@ -67,46 +59,29 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     return torch.from_numpy(np.require(array, dtype=kind, requirements=["C", "W"]))
 
 
-def as_labels(name: str, values: Any) -> Tensor:
-    """Classes as int64 [n]; floating-point numbers do if they are whole."""
-    labels = as_tensor(name, values, NUMBER_THEM)
+def as_labels(name: str, values: Any, each: str = "class per sample") -> Tensor:
+    """Whole numbers, such as classes, as int64 [n]; floating-point numbers do if they are whole."""
+    labels = as_tensor(name, values, NUMBER_THEM if "class" in each else "")
     if labels.ndim != 1:
-        raise BadData(f"{name} must be one class per sample, got shape {tuple(labels.shape)}")
+        raise BadData(f"{name} must be one {each}, got shape {tuple(labels.shape)}")
     if labels.is_floating_point():
-        broken = (labels != labels.round()) | ~(labels.abs() < 2**53)
-        if bool(broken.any()):
-            sample = int(broken.nonzero()[0])
+        broken = ((labels != labels.round()) | ~(labels.abs() < 2**53)).nonzero()
+        if len(broken):
+            place = int(broken[0])
             raise BadData(
-                f"{name} must be whole numbers, got {labels[sample].item()} for sample {sample}"
+                f"{name} must be whole numbers, got {labels[place].item()} for sample {place}"
             )
     return labels.to(torch.int64)
 
 
-def as_losses(values: Any) -> Tensor:
-    """Losses; NaN is none, for it cannot be compared."""
-    losses = as_tensor("losses", values)
-    missing = torch.isnan(losses)
-    if bool(missing.any()):
-        raise BadData(f"losses must be numbers, got nan for sample {int(missing.nonzero()[0])}")
-    return losses
-
-
 def as_positions(name: str, values: Any, count: int) -> Tensor:
-    """Positions of samples, each from 0 to ``count`` - 1, as int64."""
-    tensor = as_tensor(name, values)
-    if tensor.ndim == 1 and len(tensor) == 0:
-        return tensor.long()
-    if tensor.ndim != 1 or tensor.is_floating_point() or tensor.dtype == torch.bool:
-        raise BadData(
-            f"{name} must be a row of whole numbers, got shape {tuple(tensor.shape)} "
-            f"of {tensor.dtype}"
-        )
-    outside = tensor[(tensor < 0) | (tensor >= count)]
-    if len(outside):
-        raise BadData(
-            f"{name} must be positions of samples, from 0 to {count - 1}, got {int(outside[0])}"
-        )
-    return tensor.to(torch.int64)
+    """Positions among ``count`` samples as int64; a mask is none."""
+    found = as_labels(name, values, "position each")
+    outside = found[(found < 0) | (found >= count)]
+    if len(outside) or getattr(values, "dtype", None) in (torch.bool, np.bool_):
+        wrong = int(outside[0]) if len(outside) else "a mask"
+        raise BadData(f"{name} must be positions of samples, from 0 to {count - 1}, got {wrong}")
+    return found
 
 
 def as_samples(
@@ -167,7 +142,7 @@ def batches(
             are.
     """
     seen = 0
-    for batch in _raw(dataset, batch_size):
+    for batch in _raw(dataset, batch_size, dtype):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise BadData(f"dataset must give pairs (input, label), got {_describe(batch)}")
         x, y = as_tensor("inputs", batch[0]), as_labels("labels", batch[1])
@@ -189,11 +164,15 @@ def batches(
         raise BadData("dataset must hold at least one sample, got none")
 
 
-def _raw(dataset: Any, batch_size: int) -> Iterator[Any]:
-    """Batches as they come, unchecked."""
-    arrays = isinstance(dataset, list) and all(isinstance(p, Tensor | np.ndarray) for p in dataset)
-    if isinstance(dataset, tuple) or (arrays and len(dataset) == 2):
-        yield from _slices(dataset, batch_size)
+def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
+    """Batches as they come, not all of them checked."""
+    arrays = isinstance(dataset, list) and {type(part) for part in dataset} <= {Tensor, np.ndarray}
+    if isinstance(dataset, tuple) or (arrays and dataset):
+        if len(dataset) != 2:
+            raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+        data = as_samples("the dataset", dataset, dtype)
+        for start in range(0, len(data), batch_size):
+            yield data.take(slice(start, start + batch_size))
     elif isinstance(dataset, DataLoader):
         _check_loader(dataset)
         yield from dataset
@@ -206,19 +185,6 @@ def _raw(dataset: Any, batch_size: int) -> Iterator[Any]:
         yield from dataset
     else:
         raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
-
-
-def _slices(dataset: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
-    if len(dataset) != 2:
-        raise BadData(f"dataset must be {FORMS}, got a tuple of {len(dataset)}")
-    x, y = real_array("inputs", dataset[0]), real_array("labels", dataset[1], NUMBER_THEM)
-    for name, part in (("inputs", x), ("labels", y)):
-        if part.ndim == 0:
-            raise BadData(f"{name} must have a row for every sample, got a single number")
-    if len(x) != len(y):
-        raise BadData(f"dataset has {len(x)} inputs but {len(y)} labels; each needs one")
-    for start in range(0, len(y), batch_size):
-        yield x[start : start + batch_size], y[start : start + batch_size]
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

@@ -96,10 +96,22 @@ def time_limit(name: str, value: Any) -> float | None:
 
 
 def read_number(text: str, kind: type[int] | type[float]) -> Any:
-    """The number that ``text`` spells, in the digits 0 to 9; -0 is 0."""
-    if not str(text).isascii():  # int() and float() also read the digits of other scripts
+    """The number that ``text`` spells, in the digits 0 to 9; -0 is 0.
+
+    Raises:
+        ValueError: If it spells none.
+    """
+    if not text.isascii():  # int() and float() also read the digits of other scripts
         raise ValueError(text)
     return kind(text) + 0
+
+
+def read_option(name: str, text: str, kind: type[int] | type[float]) -> Any:
+    """The same for an option called ``name``, whose refusal is a sentence."""
+    try:
+        return read_number(text, kind)
+    except ValueError:
+        return convert(name, text, kind)  # which refuses text
 
 
 def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
@@ -108,7 +120,7 @@ def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise BadOption(f"{name} must look like KEY=VALUE, as in clients=100, got {text!r}")
+            raise BadOption(f"{name} must look like KEY=VALUE, got {text!r}")
         options[key] = value
         for kind in (float, int):
             with suppress(ValueError):
@@ -167,8 +179,8 @@ def _only(kind: type) -> Callable[[Any], Any]:
 
 
 def _table(value: Any) -> dict[str, Any]:
-    table = dict(_only(Mapping)(value))
-    return {key: v + 0.0 if isinstance(v, float) else v for key, v in table.items()}
+    table = {_only(str)(key): entry for key, entry in _only(Mapping)(value).items()}
+    return {key: entry + 0.0 if isinstance(entry, float) else entry for key, entry in table.items()}
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {

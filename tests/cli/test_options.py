@@ -17,7 +17,7 @@ def test_a_command_gets_every_option_it_does_not_leave_out():
 
 
 def test_only_what_was_typed_counts():
-    experiment = experiment_from({"rounds": 4, "epochs": None, "data": []}, None)
+    experiment = experiment_from({"rounds": "4", "epochs": None, "data": []}, None)
     assert experiment.rounds == 4
     assert experiment.epochs == 10
 
@@ -58,6 +58,13 @@ def test_own_options_of_a_method_are_a_table_like_those_of_the_data(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text("[method]\nrho = 0.5\nname = 'x'\n")
     assert experiment_from({"method": ["rho=1"]}, path).method == {"rho": 1, "name": "x"}
+
+
+def test_a_table_of_the_file_is_one_also_where_the_command_line_adds_to_it(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("data = [[1]]\n")
+    with pytest.raises(BadOption, match="data must be a table"):
+        experiment_from({"data": ["clients=5"]}, path)
 
 
 def test_a_data_option_without_a_value_is_refused():

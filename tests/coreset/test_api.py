@@ -298,7 +298,12 @@ class Tokens(nn.Module):
         ({"data": (points()[:0], [])}, {"proxy": "input"}, BadData, "at least one sample"),
         ({"labels": np.full(50, 3)}, {}, BadData, "labels must be from 0 to 2.*got 3"),
         ({"labels": np.full(50, -100)}, {}, BadData, "labels must be from 0 to 2.*got -100"),
-        ({"labels": np.zeros(50) + 0.5}, {}, BadData, "labels must be whole numbers, got 0.5"),
+        (
+            {"labels": np.zeros(50) + 0.5},
+            {},
+            BadData,
+            "labels of the dataset must be whole numbers, got 0.5",
+        ),
         ({"model": nn.LazyLinear(3)}, {}, BadOption, "a parameter without a shape yet"),
         ({"model": nn.Linear(4, 3, device="meta")}, {}, BadOption, "parameter on the meta device"),
         ({"data": (points(), np.zeros(50, int), 1)}, {}, BadData, "got a tuple of 3"),

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from fedcore.datasets import shakespeare
 from fedcore.errors import BadData, BadOption
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources import characters as _characters
-from fedcore.sources import files as _files
 from fedcore.sources.files import DataFile, Source
 
 ROLES = {
@@ -35,8 +35,9 @@ def as_text(roles: dict[str, str]) -> str:
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     content = as_text(ROLES).encode()
-    raw = _files.Digest(len(content), _files.md5(content))
-    source = Source("shakespeare", (DataFile(shakespeare.TEXT, raw, None, ("http://none",)),))
+    md5 = hashlib.md5(content).hexdigest()
+    file = DataFile(shakespeare.TEXT, len(content), md5, ("http://none",))
+    source = Source("shakespeare", (file,))
     monkeypatch.setattr(shakespeare, "SOURCE", source)
     (tmp_path / "shakespeare").mkdir()
     (tmp_path / "shakespeare" / f"{shakespeare.TEXT}.gz").write_bytes(

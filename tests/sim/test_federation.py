@@ -73,6 +73,18 @@ def test_the_initial_model_depends_on_the_seed_alone_and_disturbs_no_other_draw(
     assert not torch.equal(first["linear.weight"], other["linear.weight"])
 
 
+def test_a_named_model_must_take_the_samples_and_score_their_classes(tmp_path):
+    single = ClientData(torch.zeros(3), torch.tensor([0, 1, 1]))  # one number a sample
+    with pytest.raises(
+        BadOption, match=r"model cannot take a batch of inputs \[1\] of type float32"
+    ):
+        federation_from_model(dataset(single), "logistic", 0)
+    path = tmp_path / "three.py"
+    path.write_text("from torch import nn\ndef build(x, classes):\n    return nn.Linear(2, 3)\n")
+    with pytest.raises(BadOption, match=r"three.py' scores 3 classes, but the data has 2"):
+        federation_from_model(dataset(data()), str(path), 0)
+
+
 def test_an_unknown_model_is_refused():
     with pytest.raises(UnknownPlugin, match="did you mean 'logistic'"):
         federation_from_model(dataset(data()), "logistik", 0)

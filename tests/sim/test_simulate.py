@@ -9,8 +9,7 @@ import fedcore
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.errors import BadData, BadOption, FedCoreError
 from fedcore.server.merge import all_at_once
-from fedcore.sim.simulate import _count_classes
-from fedcore.task import Task
+from fedcore.sim.federation import count_scores
 
 
 def diverged():
@@ -197,8 +196,7 @@ def test_trying_a_model_changes_nothing_of_it():
             return super().forward(x)
 
     model = Counting(4, 2)
-    data = fedcore.ClientData(torch.zeros(3, 4), torch.zeros(3, dtype=torch.long))
-    assert _count_classes({0: data}, Task(model), torch.float32) == 2
+    assert count_scores(model, torch.zeros(1, 4)) == 2
     assert (model.calls, model.training, modes) == (0, True, [False])
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import struct
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_images_and_labels_must_be_as_many(image_source):
     source, directory = image_source
     train, test = source.file("train-labels-idx1-ubyte"), source.file("t10k-labels-idx1-ubyte")
     swapped = {"train-labels-idx1-ubyte": test, "t10k-labels-idx1-ubyte": train}
-    files = tuple(type(f)(f.name, swapped.get(f.name, f).raw, None, f.urls) for f in source.files)
+    files = tuple(dataclasses.replace(swapped.get(f.name, f), name=f.name) for f in source.files)
     folder = directory / "tiny"
     (folder / "t10k-labels-idx1-ubyte").rename(folder / "kept")
     (folder / "train-labels-idx1-ubyte.gz").rename(folder / "t10k-labels-idx1-ubyte.gz")

@@ -17,7 +17,7 @@ from rich.table import Table
 from fedcore import plugins
 from fedcore.cli.consoles import plain_console
 from fedcore.errors import BadOption
-from fedcore.values import read_pairs
+from fedcore.values import read_option, read_pairs
 
 if TYPE_CHECKING:
     from fedcore.sources.download import Report
@@ -82,7 +82,10 @@ def stats(
     *,
     data_dir: DataDir = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of the dataset; else the paper's or nearest.")
+        str | None,
+        typer.Option(
+            "--seed", metavar="NUMBER", help="Seed of the dataset; else the paper's or nearest."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
@@ -107,17 +110,17 @@ def stats(
 
     benchmark = find(name)
     own_seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
-    seed = own_seed if seed is None else seed
+    number = own_seed if seed is None else read_option("seed", seed, int)
     options = read_pairs("data", data or [])
-    dataset = check_dataset(benchmark.load(seed=seed, data_dir=data_dir, options=options))
+    dataset = check_dataset(benchmark.load(seed=number, data_dir=data_dir, options=options))
     sizes = list(dataset.sizes) or list(sizes_of(dataset.clients).values())
     console = plain_console()
     paper = getattr(benchmark.module, "PAPER", {}).get(benchmark.name)
     console.print(_table_one(benchmark.name, paper, np.asarray(sizes)))
     counted = "Training and test samples" if dataset.sizes else "Training samples"
-    given = ", ".join(f"{key} {value}" for key, value in {"seed": seed, **options}.items())
+    given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
     # What is noted is about the benchmark's own seed.
-    note = getattr(benchmark.module, "NOTE", "") if seed == own_seed else ""
+    note = getattr(benchmark.module, "NOTE", "") if number == own_seed else ""
     console.print(f"{counted}; {given}. {note}".rstrip(), soft_wrap=True)
     console.print()
     title = f"{benchmark.name}: samples per client"
@@ -154,7 +157,7 @@ def _state(module: ModuleType, data_dir: Path | None) -> str:
     missing = [file for file, path in found.items() if path is None]
     if not missing:
         return f"in {next(iter(found.values())).parent}"  # type: ignore[union-attr]
-    size = sum(file.published.size for file in missing)
+    size = sum(file.size for file in missing)
     return f"{len(missing)} of {len(found)} missing, {size / 1e6:.1f} MB to fetch"
 
 

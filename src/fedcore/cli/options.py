@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ import typer
 from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
 from fedcore.errors import BadOption
 from fedcore.sources import benchmark as _benchmark
-from fedcore.values import read_number, read_pairs
+from fedcore.values import convert, read_option, read_pairs
 
 # Options of plug-ins' own: tables in TOML, KEY=VALUE here.
 TABLES = {
@@ -61,12 +60,10 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
     hints = typing.get_type_hints(Experiment)
     for name, value in typed.items():
         if name in TABLES:
-            earlier = from_file.get(name)
-            own = read_pairs(name, value)
-            typed[name] = {**earlier, **own} if isinstance(earlier, dict) else own
+            earlier = convert(name, from_file.get(name, {}), hints[name])
+            typed[name] = {**earlier, **read_pairs(name, value)}
         elif hints[name] in (int, float):
-            with suppress(ValueError):  # what is no number is refused with the other values
-                typed[name] = read_number(value, hints[name])
+            typed[name] = read_option(name, value, hints[name])
     return resolve({**from_file, **typed}, _hyperparameters)
 
 

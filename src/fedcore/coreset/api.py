@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedcore import plugins
-from fedcore.arrays import as_labels, as_losses, as_positions, batches, real_array
+from fedcore.arrays import as_labels, as_positions, as_tensor, batches
 from fedcore.coreset.build import build_coreset, selector_of
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
@@ -69,7 +69,7 @@ def select_coreset(
     candidates = Candidates(
         space,
         labels=None if labels is None else _beside(space, "labels", as_labels("labels", labels)),
-        losses=None if losses is None else _beside(space, "losses", as_losses(losses)),
+        losses=None if losses is None else _beside(space, "losses", as_tensor("losses", losses)),
         start=_start(start, len(space)),
         seconds=time_limit("seconds", seconds),
     )
@@ -85,7 +85,7 @@ def _space(gradients: Any) -> Metric:
     if isinstance(gradients, Euclidean | OuterProduct):
         space: Metric = gradients
     else:
-        rows = real_array("gradients", gradients)
+        rows = as_tensor("gradients", gradients)
         try:
             space = Euclidean(rows[:, None] if rows.ndim == 1 else rows)
         except ValueError as error:
@@ -100,6 +100,9 @@ def _beside(space: Metric, name: str, values: Tensor) -> Tensor:
         raise BadData(
             f"{name} must be one value per sample ({len(space)}), got shape {tuple(values.shape)}"
         )
+    missing = torch.isnan(values).nonzero()  # which cannot be compared
+    if len(missing):
+        raise BadData(f"{name} must be numbers, got nan for sample {int(missing[0])}")
     return values.to(space.factors[0].device)
 
 

@@ -21,7 +21,7 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.sources import characters as _characters
 from fedcore.sources import files as _files
-from fedcore.sources.files import DataFile, Digest
+from fedcore.sources.files import DataFile
 from fedcore.sources.roles import WINDOW, roles_of
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
@@ -38,9 +38,9 @@ SOURCE = _files.Source(
     (
         DataFile(
             TEXT,
-            raw=Digest(5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5"),
-            packed=None,
-            urls=(
+            5_852_404,
+            "7e4a158c5e4db4dfdc86c920ef0318a5",
+            (
                 # Project Gutenberg replaces its files in place: an archive has that update.
                 "https://web.archive.org/web/20180701000000id_/http://www.gutenberg.org/files/100/100-0.txt",
                 "https://www.gutenberg.org/files/100/100-0.txt",

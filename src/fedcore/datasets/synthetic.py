@@ -14,7 +14,7 @@ import torch
 
 from fedcore.errors import BadOption
 from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import whole_number
+from fedcore.values import read_number, whole_number
 
 BENCHMARKS = ("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1")
 PAPER = dict.fromkeys(BENCHMARKS, (30, 20_101, 670, 1_148))
@@ -45,7 +45,7 @@ def parse(suffix: str) -> dict[str, Any]:
     if not suffix:
         return {"alpha": 1.0, "beta": 1.0}
     try:
-        alpha, beta = (float(part) for part in suffix.split("-"))
+        alpha, beta = (read_number(part, float) for part in suffix.split("-"))
     except ValueError:
         raise BadOption(
             f"benchmark must look like synthetic-ALPHA-BETA, as in synthetic-0.5-0.5, "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedcore import plugins
 from fedcore.arrays import as_samples, check_alike, check_samples
@@ -42,7 +43,32 @@ def federation_from_model(
         model = plugins.build(
             "model", model_name, nn.Module, example, dataset.num_classes, method=method
         )
+    scored = count_scores(model, example[None])
+    if scored != dataset.num_classes:
+        raise BadOption(
+            f"model {model_name!r} scores {scored} classes, but the data has {dataset.num_classes}"
+        )
     return federate(dataset, model)
+
+
+@torch.no_grad()
+def count_scores(model: nn.Module, sample: Tensor) -> int:
+    """How many classes a model scores, found by trying a copy of it on a batch of one ``sample``.
+
+    A copy, because a model may change when it is called, and not as in training, because some
+    layers then need more than one sample.
+    """
+    try:
+        scores = copy.deepcopy(model).eval()(sample)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        kind = str(sample.dtype).removeprefix("torch.")
+        raise BadOption(
+            f"model cannot take a batch of inputs {list(sample.shape)} of type {kind}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    if not isinstance(scores, Tensor) or scores.dim() != 2:
+        raise BadOption("model must map a batch of inputs to scores [batch, classes]")
+    return scores.shape[1]
 
 
 def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:

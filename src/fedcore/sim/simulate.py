@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -17,7 +16,7 @@ from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
-from fedcore.sim.federation import check_dataset, federate
+from fedcore.sim.federation import check_dataset, count_scores, federate
 from fedcore.sim.rounds import on_cpu, simulate_rounds
 from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
@@ -64,10 +63,11 @@ def simulate(
     for name, values in (("stragglers", experiment.stragglers), ("seed", experiment.seed)):
         if len(values) != 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
-    task = Task(model, head)  # its refusals come before anything is tried
+    Task(model, head)  # its refusals come before anything is tried
     floating = _floating_type(model)
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
-    classes = _count_classes(members, task, floating)
+    sample = _first_sample(members, floating)
+    classes = 1 if sample is None else count_scores(model, sample)
     held_out: Any = test  # arrays or not: tensors are made of them here
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
@@ -114,27 +114,10 @@ def _floating_type(model: nn.Module) -> torch.dtype:
     return next(found, torch.get_default_dtype())
 
 
-@torch.no_grad()
-def _count_classes(clients: Mapping[ClientId, Any], task: Task, floating: torch.dtype) -> int:
-    """How many scores the model gives, found by trying a copy of it on one sample.
-
-    A copy, because a model may change when it is called, and not as in training, because some
-    layers then need more than one sample.
-    """
-    trial = copy.deepcopy(task.model).eval()
+def _first_sample(clients: Mapping[ClientId, Any], floating: torch.dtype) -> Tensor | None:
+    """A batch of one input; None where no client has any, which is refused later, by name."""
     for number in clients:
         sample = as_samples(f"client {number}", clients[number], floating).take(slice(0, 1))[0]
-        if len(sample) == 0:  # refused later, by its name
-            continue
-        try:
-            scores = trial(sample)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            kind = str(sample.dtype).removeprefix("torch.")
-            raise BadOption(
-                f"model cannot take a batch of inputs {list(sample.shape)} of type {kind}: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
-        if not isinstance(scores, Tensor) or scores.dim() != 2:
-            raise BadOption("model must map a batch of inputs to scores [batch, classes]")
-        return scores.shape[1]
-    return 1
+        if len(sample):
+            return sample
+    return None

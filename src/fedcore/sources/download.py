@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
@@ -10,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fedcore.errors import BadData, DatasetUnavailable
-from fedcore.sources.files import DataFile, Source, directories, find, md5, read_checked
+from fedcore.sources.files import DataFile, Source, directories, find, read_checked
 
 TIMEOUT = 30.0  # seconds without an answer
 CHUNK = 1 << 16
@@ -64,14 +63,17 @@ def download(file: DataFile, target: Path, report: Report) -> None:
     for url in file.urls:
         try:
             content = _receive(url, file, report)
+            file.check(content, packed=target.suffix == ".gz")
         # An OSError here is one of the network, such as a time limit: nothing is written yet.
-        except (OSError, HTTPException, BadData) as error:
+        except (OSError, HTTPException) as error:
             failure = f"{urlsplit(url).netloc}: {getattr(error, 'reason', None) or error}"
-            continue
-        partial = target.with_name(f"{target.name}.partial")
-        partial.write_bytes(content)
-        partial.replace(target)
-        return
+        except ValueError as why:
+            failure = f"{urlsplit(url).netloc}: what it serves {why}"
+        else:
+            partial = target.with_name(f"{target.name}.partial")
+            partial.write_bytes(content)
+            partial.replace(target)
+            return
     raise DatasetUnavailable(
         f"{target.name} is missing and cannot be downloaded ({failure}); get it "
         f"elsewhere from {file.urls[0]} and place it as {str(target)!r}"
@@ -79,20 +81,13 @@ def download(file: DataFile, target: Path, report: Report) -> None:
 
 
 def _receive(url: str, file: DataFile, report: Report) -> bytes:
-    """What ``url`` serves, if it is the file: tens of megabytes at the most, held in memory."""
-    expected = file.published
+    """What ``url`` serves, unless it is far too long: tens of megabytes, held in memory."""
     request = urllib.request.Request(url, headers={"User-Agent": "fedcore"})
     content = bytearray()
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        length = response.headers.get("Content-Length", "")
-        if length.isdigit() and int(length) != expected.size:  # known before it is downloaded
-            raise BadData(f"what it serves has {int(length):,} bytes instead of {expected.size:,}")
-        report(file.name, 0, expected.size)
-        while (chunk := response.read(CHUNK)) and len(content) <= expected.size:
+        total = int(response.headers.get("Content-Length") or file.size)
+        report(file.name, 0, total)
+        while (chunk := response.read(CHUNK)) and len(content) <= file.size:
             content += chunk
-            report(file.name, len(content), expected.size)
-    if len(content) < expected.size:
-        raise BadData(f"it stopped after {len(content):,} of {expected.size:,} bytes")
-    if not expected.matches(bytes(content)):
-        raise BadData(f"what it serves has MD5 {md5(bytes(content))} instead of {expected.md5}")
+            report(file.name, len(content), total)
     return bytes(content)

@@ -24,13 +24,11 @@ TRAIN_SHARE = 0.9
 Bytes = NDArray[np.uint8]
 
 
-def source(
-    folder: str, digests: dict[str, tuple[_files.Digest, _files.Digest]], *origins: str
-) -> _files.Source:
-    """The four files of a dataset in this format; ``digests`` are (raw, gzipped) by name."""
+def source(folder: str, digests: dict[str, tuple[int, str]], *origins: str) -> _files.Source:
+    """The four files of a dataset in this format; ``digests`` are size and MD5, unpacked."""
     files = [
-        _files.DataFile(name, raw, packed, tuple(f"{origin}/{name}.gz" for origin in origins))
-        for name, (raw, packed) in digests.items()
+        _files.DataFile(name, size, md5, tuple(f"{origin}/{name}.gz" for origin in origins))
+        for name, (size, md5) in digests.items()
     ]
     return _files.Source(folder, tuple(files))
 
