@@ -29,7 +29,7 @@ from benchmarks.simulator.workload import (
     shorter,
     task_of,
 )
-from fedcore.client.executors.choose import choose_device, choose_executor
+from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.types import Executor, LocalUpdate, Params, TrainingSettings
 
 MODELS = [workload.model for workload in WORKLOADS]

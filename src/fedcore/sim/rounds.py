@@ -13,9 +13,9 @@ from contextlib import closing, suppress
 import torch
 
 from fedcore import plugins
-from fedcore.client.executors.choose import choose_device, choose_executor
-from fedcore.client.executors.forms import scores_of
+from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
+from fedcore.client.executors.stacked_model import scores_of
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.seeding import stream

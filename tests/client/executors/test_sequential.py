@@ -150,8 +150,8 @@ def test_a_forward_phase_trains_nothing_and_yields_the_gradients_of_a_coreset(bu
     plan = LocalPlan((Phase(1, forward_price=0.5), Phase(3, spec)), Path.FORWARD_CORESET)
     _, update = run(plan, build_client(20), model)
     assert sum(forward) == 20 + 3 * 6
-    # The 5 batches of the scan end at the last layer; the 6 steps on the coreset do not.
-    assert differentiated == [False] * 5 + [True] * 6
+    # The one chunk of the look ends at the last layer; the 6 steps on the coreset do not.
+    assert differentiated == [False] + [True] * 6
     assert plan.work(20) == 10 + 18
     assert update.coreset_size == 6
 

@@ -2,7 +2,8 @@
 
 Equal to ``SequentialExecutor`` up to the rounding of float32 sums: the same samples in the same
 order, from the same random streams. Clients are sorted by their number of steps before they are
-cut into blocks, so that those of a block finish at about the same time.
+cut into blocks, so that those of a block finish at about the same time. On a CPU a block of a
+large network is one client (``by_name.block_size``).
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ import torch
 
 from fedcore.client.coresets import Coresets
 from fedcore.client.executors.block import Block, Effort
-from fedcore.client.executors.captured import CapturedSteps
-from fedcore.client.executors.forms import form_of
 from fedcore.client.executors.pool import Pool
-from fedcore.client.executors.steps import EagerSteps, Steps
-from fedcore.client.executors.walk import Setting, steps_of
+from fedcore.client.executors.stacked_model import form_of
+from fedcore.client.executors.steps import Steps
+from fedcore.client.job import steps_of
 from fedcore.client.selections import Selections
 from fedcore.task import Task
 from fedcore.types import (
@@ -36,7 +36,7 @@ from fedcore.types import (
 
 log = logging.getLogger(__name__)
 
-_Trained = tuple[dict[ClientId, LocalUpdate], Effort]
+_Trained = tuple[list[LocalUpdate], Effort]
 
 
 class VectorisedExecutor:
@@ -99,29 +99,25 @@ class VectorisedExecutor:
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; blocks change the time, never the result."""
-        blocks = self._blocks(assignments)
+        order = sorted(range(len(assignments)), key=lambda place: -self._steps(assignments[place]))
+        # The longest first: no thread starts it when the others are done.
+        ordered = [assignments[place] for place in order]
+        blocks = [ordered[i : i + self._block] for i in range(0, len(ordered), self._block)]
         if self._threads == 1 or len(blocks) == 1:
             trained = [self._train(params, block) for block in blocks]
         else:
             trained = self._on_threads(params, blocks)
-        answers: dict[ClientId, LocalUpdate] = {}
         effort = Effort()
-        for updates, spent in trained:
-            answers.update(updates)
+        for _, spent in trained:
             effort.add(spent)
         self.effort.add(effort)
         log.debug("%d blocks, padding share %.3f", len(blocks), effort.padding_share)
-        return [answers[assignment.client_id] for assignment in assignments]
+        answers = dict(zip(order, (one for block, _ in trained for one in block), strict=True))
+        return [answers[place] for place in range(len(assignments))]
 
-    def _blocks(self, assignments: Sequence[Assignment]) -> list[list[Assignment]]:
-        """The longest first: no thread starts it when the others are done."""
-
-        def steps(assignment: Assignment) -> int:
-            size = len(self._clients[assignment.client_id])
-            return steps_of(assignment, size, self._settings.batch_size)
-
-        ordered = sorted(assignments, key=steps, reverse=True)
-        return [ordered[i : i + self._block] for i in range(0, len(ordered), self._block)]
+    def _steps(self, assignment: Assignment) -> int:
+        size = len(self._clients[assignment.client_id])
+        return steps_of(assignment.plan, size, self._settings.batch_size)
 
     def _on_threads(self, params: Params, blocks: Sequence[Sequence[Assignment]]) -> list[_Trained]:
         """Blocks on threads of one core each: two cores on one small step gain far less."""
@@ -139,18 +135,16 @@ class VectorisedExecutor:
             torch.set_num_threads(before)
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> _Trained:
-        setting, pool, steps = self._tools()
-        block = Block(steps, pool, setting)
-        work = [(a, self._clients[a.client_id]) for a in assignments]
-        return block.train(params, work), block.effort
-
-    def _tools(self) -> tuple[Setting, Pool, Steps]:
-        """What a thread needs for itself: a module that is called with parameters swaps its own."""
         if not hasattr(self._own, "tools"):
-            task = self._task.on(self._device)
-            pool = Pool(self._device)
-            kind = CapturedSteps if self._device.type == "cuda" else EagerSteps
-            steps = kind(form_of(task), pool, self._settings.learning_rate)
-            self._own.tools = Setting(task, self._selections, self._settings), pool, steps
-        tools: tuple[Setting, Pool, Steps] = self._own.tools
-        return tools
+            # A thread's own: a module that is called with parameters swaps its own for them.
+            task, pool = self._task.on(self._device), Pool(self._device)
+            steps = Steps(
+                form_of(task),
+                pool,
+                self._settings.learning_rate,
+                record=self._device.type == "cuda",
+            )
+            self._own.tools = task, self._settings, self._selections, pool, steps
+        block = Block(*self._own.tools)
+        data = [self._clients[assignment.client_id] for assignment in assignments]
+        return block.train(params, assignments, data), block.effort
