@@ -142,8 +142,6 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
         "floor ms": round(floor * 1e3, 5),
         "largest difference": float(f"{difference:.1e}"),
     }
-    if hasattr(ours, "padding_share"):
-        row["padding share"] = round(ours.padding_share, 3)
     say(str(row))
     return row
 

@@ -106,12 +106,12 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     gate, trained = threading.Event(), []
     train = LinearExecutor._train
 
-    def held(self, params, assignment):
-        if assignment.client_id == 0:
+    def held(self, params, assignments):
+        if assignments[0].client_id == 0:
             raise KeyboardInterrupt
         gate.wait(5)
-        trained.append(assignment.client_id)
-        return train(self, params, assignment)
+        trained.append(assignments[0].client_id)
+        return train(self, params, assignments)
 
     monkeypatch.setattr(LinearExecutor, "_train", held)
     clients = {number: build_client(40 - number, seed=number) for number in range(12)}
@@ -123,6 +123,7 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     with pytest.raises(KeyboardInterrupt):
         executor.run(task.initial_params(), assignments)
     assert not trained
+    executor.close()
     gate.set()
     for worker in set(threading.enumerate()) - before:
         worker.join(20)

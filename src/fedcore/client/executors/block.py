@@ -25,24 +25,6 @@ CROWD = 0.75  # compact when fewer than this share of the slots are still at wor
 
 
 @dataclass(slots=True)
-class Effort:
-    """Rows of all steps that were taken, and those of them that held a sample."""
-
-    samples: int = 0  # rows that held a sample
-    rows: int = 0  # all rows of all stepped slots
-
-    @property
-    def padding_share(self) -> float:
-        """Share of all stepped rows that held no sample: idle clients and short batches."""
-        return 1 - self.samples / self.rows if self.rows else 0.0
-
-    def add(self, other: Effort) -> None:
-        """Count another block's work in."""
-        self.samples += other.samples
-        self.rows += other.rows
-
-
-@dataclass(slots=True)
 class _Client:
     """A job in a slot: how far it is on its tape, how long it rests, what it has seen."""
 
@@ -93,7 +75,6 @@ class Block:
         self._pool = pool
         self._steps = steps
         self._slots: list[_Client | None] = []
-        self.effort = Effort()
 
     def train(
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
@@ -183,7 +164,6 @@ class Block:
                 rows[:, slot] += index
                 first = max(0, client.train.first_epoch - client.position)
                 noted[:first, slot] = coefficient[:first, slot] > 0
-        self.effort.add(Effort(int((coefficient > 0).sum()), coefficient.size))
         tape = Tape(self._on_device(rows), self._on_device(coefficient))
         losses, shown = self._steps.run(tape, watch)
         sums = None

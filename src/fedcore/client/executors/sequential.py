@@ -10,113 +10,84 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedcore.client.coresets import Coresets, Watched
+from fedcore.client.coresets import Watched
+from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.gradient_error import full_gradient_error
 from fedcore.client.job import Job, Look, Train, look, loss_sums, watched_at
 from fedcore.client.schedule import BatchSchedule
-from fedcore.client.selections import Selections
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
 from fedcore.task import Task
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    ClientId,
-    LocalUpdate,
-    Params,
-    SelectionTime,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, TrainingSettings
 
 
-class SequentialExecutor:
+class SequentialExecutor(BlockwiseExecutor):
     """Trains every assignment in turn, where the parameters lie that it is given."""
 
     def __init__(
-        self,
-        task: Task,
-        clients: Mapping[ClientId, ClientData],
-        settings: TrainingSettings,
-        selections: Selections | None = None,
+        self, task: Task, clients: Mapping[ClientId, ClientData], settings: TrainingSettings
     ) -> None:
-        """Bind the model's recipe, the data, how steps are taken, and who chooses coresets."""
+        """Bind the model's recipe, the data and how steps are taken."""
+        super().__init__(clients, settings)
         self._task = task
-        self._clients = clients
-        self._settings = settings
-        self._selections = selections or Selections(Coresets(clients))
 
-    @property
-    def selection(self) -> SelectionTime:
-        """What choosing coresets took so far."""
-        return self._selections.time
-
-    def expect(self, assignments: Sequence[Assignment]) -> None:
-        """Do nothing: everything has its turn."""
-
-    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train every assignment from ``params``.
+    def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Train a client.
 
         What a model draws while it trains, as dropout does, has a stream of its own per round and
         client; the caller's random numbers stay as they are.
         """
+        (assignment,) = assignments
         device = next(iter(params.values())).device
-        updates = []
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            for assignment in assignments:
-                draws = stream(assignment.seed, *assignment.path("model"))
-                torch.manual_seed(int(draws.integers(1 << 63)))
-                updates.append(self.train(params, assignment))
-        return updates
-
-    def close(self) -> None:
-        """Drop the coresets that nobody has begun to choose, where threads choose them."""
-        self._selections.close()
-
-    def train(self, params: Params, assignment: Assignment) -> LocalUpdate:
-        """Follow one client's plan."""
-        like = next(iter(params.values()))
-        data = self._clients[assignment.client_id].to(like.device)
-        plan, shift = assignment.plan, assignment.shift
-        if shift is not None:
-            shift = {name: value.to(like.device) for name, value in shift.items()}
-        rule = StepRule(self._settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
+        data = self._clients[assignment.client_id]
         job = Job(assignment, len(data), self._settings.batch_size, self._selections)
-        watched: Watched | None = None
-        while (now := job.next(watched)) is not None:
-            watched = None
-            if isinstance(now, Look):
-                watched = look(self._task, params, data)
-            elif isinstance(now, Train):
-                if now.coreset is not None and self._settings.measure_full_gradient:
-                    job.full_gradient_error = full_gradient_error(
-                        self._task, params, data, now.coreset
-                    )
-                params, watched = self._walk(params, rule, data, now, job)
-        return job.answer(params)
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            draws = stream(assignment.seed, *assignment.path("model"))
+            torch.manual_seed(int(draws.integers(1 << 63)))
+            return [train_plainly(self._task, params, job, data.to(device), self._settings)]
 
-    def _walk(
-        self, params: Params, rule: StepRule, data: ClientData, now: Train, job: Job
-    ) -> tuple[Params, Watched | None]:
-        """Take the steps of a tape; watching takes no pass more."""
-        first_losses: list[Tensor] = []
-        parts: list[HeadGradients] = []
-        order: list[Tensor] = []
-        for number in range(len(now.tape)):
-            batch, chosen = _batch(data, now.tape, number)
-            params, losses, seen = step(self._task, params, batch, rule, watch=now.watch)
-            if number < now.first_epoch:
-                first_losses.append(losses)
-            if seen is not None:
-                parts.append(seen)
-                order.append(chosen)
-        if first_losses:
-            job.note_losses(loss_sums(torch.cat(first_losses)))
-        if not now.watch:
-            return params, None
-        # One epoch on everything meets every sample once: put the rows back in sample order.
-        gradients = HeadGradients.gather(parts, torch.cat(order))
-        return params, watched_at(self._task, params, gradients)
+
+def train_plainly(
+    task: Task, params: Params, job: Job, data: ClientData, settings: TrainingSettings
+) -> LocalUpdate:
+    """Do what a job says until it is done; ``params`` and ``data`` lie on one device."""
+    plan, shift = job.assignment.plan, job.assignment.shift
+    if shift is not None:
+        shift = {name: value.to(params[name].device) for name, value in shift.items()}
+    rule = StepRule(settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
+    watched: Watched | None = None
+    while (now := job.next(watched)) is not None:
+        watched = None
+        if isinstance(now, Look):
+            watched = look(task, params, data)
+        elif isinstance(now, Train):
+            if now.coreset is not None and settings.measure_full_gradient:
+                job.full_gradient_error = full_gradient_error(task, params, data, now.coreset)
+            params, losses, seen = _walk(task, params, rule, data, now)
+            job.note_losses(loss_sums(losses))
+            watched = None if seen is None else watched_at(task, params, seen)
+    return job.answer(params)
+
+
+def _walk(
+    task: Task, params: Params, rule: StepRule, data: ClientData, now: Train
+) -> tuple[Params, Tensor, HeadGradients | None]:
+    """Take the steps of a tape; gives the losses of its first epoch, and what was watched."""
+    first_losses = [torch.empty(0, device=data.y.device)]
+    parts: list[HeadGradients] = []
+    order: list[Tensor] = []
+    for number in range(len(now.tape)):
+        batch, chosen = _batch(data, now.tape, number)
+        params, losses, seen = step(task, params, batch, rule, watch=now.watch)
+        if number < now.first_epoch:
+            first_losses.append(losses)
+        if seen is not None:
+            parts.append(seen)
+            order.append(chosen)
+    # One epoch on everything meets every sample once: put the rows back in sample order.
+    gradients = HeadGradients.gather(parts, torch.cat(order)) if now.watch else None
+    return params, torch.cat(first_losses), gradients
 
 
 def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, Tensor]:
