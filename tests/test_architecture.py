@@ -12,7 +12,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A package imports lower layers and itself, never a neighbour or a higher one.
 LAYERS = {
     **dict.fromkeys(("types", "errors", "version"), 0),
-    **dict.fromkeys(("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked"), 1),
+    **dict.fromkeys(
+        ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "threads"), 1
+    ),
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("config", "server", "datasets", "models"), 3),
     **dict.fromkeys(("strategies", "client"), 4),

@@ -18,6 +18,7 @@ from fedcore.sim.rounds import build_strategy, simulate_rounds
 from fedcore.sources.clients import LazyClients
 from fedcore.sources.samples import as_samples
 from fedcore.task import Task
+from fedcore.threads import one_thread_each
 from fedcore.types import (
     ClientData,
     ClientId,
@@ -30,6 +31,7 @@ from fedcore.types import (
 OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
 
 
+@one_thread_each()
 def simulate(
     clients: Sequence[tuple[Any, Any]] | LazyClients,
     model: nn.Module,
