@@ -1,10 +1,13 @@
 """Documents say what the committed results say, and the results meet what is claimed of them."""
 
+import pytest
+
+pytest.importorskip("rich")
+
+
 import json
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))

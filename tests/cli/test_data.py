@@ -1,8 +1,12 @@
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
 import gzip
 import json
 import sys
 
-import pytest
 from typer.testing import CliRunner
 
 from fedcore.cli.main import app, main

@@ -1,7 +1,9 @@
+import pytest
+
+pytest.importorskip("rich")
+
 import dataclasses
 import sys
-
-import pytest
 
 from fedcore.cli import job
 from fedcore.cli.grid import prepare, run_grid, runs_of, strategy_name

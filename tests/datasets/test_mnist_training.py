@@ -1,8 +1,11 @@
 """The CNN on the real digits, reduced so that a CPU does it in a minute."""
 
-import math
-
 import pytest
+
+pytest.importorskip("rich")
+
+
+import math
 
 from fedcore.cli.job import run_job
 from fedcore.config import resolve

@@ -1,4 +1,7 @@
 import pytest
+
+pytest.importorskip("rich")
+
 from rich.console import Console
 
 from fedcore.errors import BadOption

@@ -1,7 +1,9 @@
+import pytest
+
+pytest.importorskip("rich")
+
 import math
 from itertools import pairwise
-
-import pytest
 
 from fedcore.report import plots
 from fedcore.report.output import PICTURES

@@ -1,3 +1,7 @@
+import pytest
+
+pytest.importorskip("rich")
+
 import io
 
 from rich.console import Console
