@@ -36,7 +36,7 @@ types: $(READY) ## mypy --strict
 	@$(BIN)/mypy
 
 tests: $(READY) ## the tests, on two processes
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 --timeout 300
 
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

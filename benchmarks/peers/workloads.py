@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.peers.work import Weights, Work
 from fedcore import plugins
-from fedcore.client.executors.sequential import phase_schedule
+from fedcore.client.job import phase_schedule
 from fedcore.client.schedule import Samples
 from fedcore.datasets import mnist, synthetic
 from fedcore.errors import DatasetUnavailable

@@ -20,15 +20,21 @@ from pathlib import Path
 import torch
 
 from benchmarks.simulator.machine import describe
-from benchmarks.simulator.workload import BATCH, WORKLOADS, Workload, clients_of, task_of
+from benchmarks.simulator.workload import (
+    BATCH,
+    WORKLOADS,
+    Workload,
+    assignments_of,
+    clients_of,
+    task_of,
+)
 from fedcore import plugins
-from fedcore.client.executors.captured import CapturedSteps
-from fedcore.client.executors.choose import choose_device
-from fedcore.client.executors.forms import by_module, form_of
+from fedcore.client.executors.by_name import choose_device
 from fedcore.client.executors.pool import Pool
-from fedcore.client.executors.steps import EagerSteps, Steps, Tape
+from fedcore.client.executors.stacked_model import by_module, form_of
+from fedcore.client.executors.steps import Steps, Tape
 from fedcore.config import Experiment
-from fedcore.models.char_lstm.cell import cell_backward, cell_forward
+from fedcore.models.char_lstm.stacked import cell_backward, cell_forward
 from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federate, federation_from_model
 from fedcore.sim.rounds import simulate_rounds
@@ -100,7 +106,7 @@ def milliseconds(steps: Steps, tape: Tape, device: torch.device) -> float:
     for _ in range(4):
         _wait(device)
         begin = time.perf_counter()
-        steps.run(tape, 0)
+        steps.run(tape, None)
         _wait(device)
         best = min(best, (time.perf_counter() - begin) / len(tape.rows))
     return round(best * 1e3, 4)
@@ -113,17 +119,18 @@ def forms(workload: Workload, device: torch.device, count: int) -> dict[str, obj
     pool.fill(list(clients.values()))
     shape = (count, workload.clients, BATCH)
     rows = torch.randint(workload.samples * workload.clients, shape, device=device)
-    tape = Tape(rows, torch.full(shape, 1 / BATCH, device=device), None)
+    tape = Tape(rows, torch.full(shape, 1 / BATCH, device=device))
     choices: dict[str, Form] = {"own form": form_of(task)}
     if workload.model != "char-lstm":
         choices["vmap"] = by_module(task)
     row: dict[str, object] = {"model": workload.model, "clients": workload.clients}
     for name, form in choices.items():
-        for kind in (EagerSteps, CapturedSteps):
-            steps = kind(form, pool, 0.01)
-            steps.start(task.initial_params(), workload.clients)
-            row[f"{name}, {kind.__name__}"] = milliseconds(steps, tape, device)
-            if name == "own form" and kind is CapturedSteps:
+        for record in (False, True):
+            steps = Steps(form, pool, 0.01, record=record)
+            steps.start(task.initial_params(), assignments_of(workload))
+            kind = "captured" if record else "one by one"
+            row[f"{name}, {kind}"] = milliseconds(steps, tape, device)
+            if name == "own form" and record:
                 row["kernels"] = profile(steps, tape, device)
             del steps
     say(json.dumps(row, indent=1))
@@ -136,10 +143,10 @@ def profile(steps: Steps, tape: Tape, device: torch.device) -> list[str]:
         return []
     from torch.profiler import ProfilerActivity
 
-    one = Tape(tape.rows[:1], tape.coefficient[:1], None)
+    one = Tape(tape.rows[:1], tape.coefficient[:1])
     activities = [ProfilerActivity.CUDA, ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profiled:
-        steps.run(one, 0)
+        steps.run(one, None)
         _wait(device)
     found = [e for e in profiled.key_averages() if e.self_device_time_total > 0]
     found.sort(key=lambda event: -event.self_device_time_total)

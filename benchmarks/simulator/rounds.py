@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.simulator.machine import describe
 from fedcore import select_coreset
-from fedcore.client.executors.choose import choose_device
+from fedcore.client.executors.by_name import choose_device
 from fedcore.config import Experiment, resolve
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.evaluate import evaluate

@@ -1,13 +1,17 @@
 """The real command: good input in a process of its own, bad input through the same ``main``."""
 
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+
 import inspect
 import json
 import signal
 import subprocess
 import sys
 import time
-
-import pytest
 
 from fedcore.cli.main import main
 from fedcore.datasets import synthetic

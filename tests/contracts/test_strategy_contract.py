@@ -1,8 +1,12 @@
 """What every strategy must do, whatever its name; the examples too, for they get copied."""
 
+import pytest
+
+pytest.importorskip("hypothesis")
+
+
 import pathlib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+pytest.importorskip("rich")
+
 from fedcore.cli.job import run_job
 from fedcore.config import resolve
 from fedcore.sources.benchmark import find

@@ -1,3 +1,7 @@
+import pytest
+
+pytest.importorskip("rich")
+
 import io
 
 import pytest

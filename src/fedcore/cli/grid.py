@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from fedcore import plugins
-from fedcore.client.executors.choose import choose_device, choose_executor
+from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption

@@ -71,7 +71,7 @@ class Selections:
         choice = self._coresets.prepare(assignment, phase, watched)
         if assignment.plan.phases[phase].coreset is None:
             return choice.make
-        if self._workers is None or not choice.anywhere or choice.kept:
+        if self._workers is None or choice.kept:
             return lambda: self._waited(lambda: self._worked(choice.make))
         if self._coresets.missing(assignment, phase):
             running = self._ahead(self._workers, assignment, phase)

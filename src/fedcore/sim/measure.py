@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from fedcore.client.executors.forms import scores_of
+from fedcore.client.executors.stacked_model import scores_of
 from fedcore.seeding import stream
 from fedcore.server.evaluate import Evaluator, Score, draw, draw_from, pool
 from fedcore.sim.federation import Federation

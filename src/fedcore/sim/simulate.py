@@ -21,11 +21,13 @@ from fedcore.sim.rounds import on_cpu, simulate_rounds
 from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
+from fedcore.threads import one_thread_each
 from fedcore.types import ClientId, FederatedDataset
 
 OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
 
 
+@one_thread_each()
 def simulate(
     clients: Sequence[tuple[Any, Any]] | LazyClients,
     model: nn.Module,

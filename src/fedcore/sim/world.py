@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fedcore import plugins
-from fedcore.client.executors.choose import choose_device, choose_executor
+from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
 from fedcore.records import RunKey

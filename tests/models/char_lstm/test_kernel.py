@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedcore.models.char_lstm.cell import cell_forward
+from fedcore.models.char_lstm.stacked import cell_forward
 
 pytest.importorskip("triton", reason="Triton is not installed (no wheel for this system)")
 kernel = pytest.importorskip("fedcore.models.char_lstm.kernel")

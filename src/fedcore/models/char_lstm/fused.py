@@ -1,7 +1,7 @@
-"""The last state of a stack of LSTM layers of many clients, with the kernels of ``lstm_kernel``.
+"""The last state of a stack of LSTM layers of many clients, with the kernels of ``kernel``.
 
 What does not wait for the recurrence (the first layer's part of the gates, and every weight
-gradient) is one large product before or after the waves; ``lstm_layer`` is the plain twin.
+gradient) is one large product before or after the waves; ``plain_lstm`` is the plain twin.
 """
 
 from __future__ import annotations

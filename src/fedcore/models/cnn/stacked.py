@@ -62,7 +62,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def batched_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def stacked_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The form of ``ImageClassifier`` for images [K, B, C, H, W]."""
     images = x.permute(0, 1, 3, 4, 2).contiguous()
     images = _pool(convolve(images, params["first.weight"], params["first.bias"]))

@@ -1,6 +1,6 @@
 """The whole local training of a linear classifier as one compiled loop.
 
-The same step as ``step``, with the gradient of the cross-entropy written out: for scores
+The rule of ``client/step.py`` with the gradient of the cross-entropy written out: for scores
 a = xW' + b and p = softmax(a), dL/da = p - onehot(y), dL/dW = (dL/da)' x. With a sigmoid in
 between, s = sigmoid(a) and p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
 
@@ -20,8 +20,8 @@ Floats = NDArray[np.float32]
 @compiled_training
 def _residual(
     weight: Floats, bias: Floats, row: Floats, label: int, sigmoid: bool, residual: Floats
-) -> None:
-    """Write dL/da of one sample into ``residual`` [C]."""
+) -> tuple[np.float32, np.float32]:
+    """Write dL/da of one sample into ``residual`` [C]; gives u, v of its loss log(v) - u."""
     classes, features = weight.shape
     for c in range(classes):
         score = bias[c]
@@ -30,6 +30,7 @@ def _residual(
         residual[c] = np.float32(1) / (np.float32(1) + np.exp(-score)) if sigmoid else score
     slopes = residual * (np.float32(1) - residual) if sigmoid else np.ones_like(residual)
     top = residual.max()
+    own: np.float32 = residual[label] - top
     mass = np.float32(0)
     for c in range(classes):
         residual[c] = np.exp(residual[c] - top)
@@ -37,6 +38,19 @@ def _residual(
     for c in range(classes):
         hit = np.float32(1) if c == label else np.float32(0)
         residual[c] = (residual[c] / mass - hit) * slopes[c]
+    return own, mass
+
+
+@compiled_training
+def _pull(
+    weight: Floats, bias: Floats, to_weight: Floats, to_bias: Floats, share: np.float32
+) -> None:
+    """Move a share of the way towards the anchor."""
+    classes, features = weight.shape
+    for c in range(classes):
+        bias[c] -= share * (bias[c] - to_bias[c])
+        for f in range(features):
+            weight[c, f] -= share * (weight[c, f] - to_weight[c, f])
 
 
 @compiled_training
@@ -49,8 +63,12 @@ def train_linear(
     coefficient: Floats,
     learning_rate: float,
     prox_mu: float,
+    scale: float,
+    shift_weight: Floats,
+    shift_bias: Floats,
+    first_epoch: int,
     sigmoid: bool,
-) -> None:
+) -> tuple[float, float]:
     """Walk a schedule, updating ``weight`` [C, F] and ``bias`` [C] in place.
 
     Args:
@@ -62,30 +80,45 @@ def train_linear(
         coefficient: [steps, batch]; 0 marks padding.
         learning_rate: η.
         prox_mu: μ; the pull is towards the weights as they were passed in.
+        scale: s.
+        shift_weight: [C, F] of the shift, or nothing.
+        shift_bias: [C] of the shift, or nothing.
+        first_epoch: steps from the beginning whose losses are summed.
         sigmoid: whether scores pass a sigmoid before the softmax.
+
+    Returns:
+        Σ L and Σ L² of the samples of the first epoch.
     """
     classes, features = weight.shape
     steps, batch = index.shape
     rate, pull = np.float32(learning_rate), np.float32(learning_rate * prox_mu)
+    scaled = np.float32(learning_rate * scale)
     anchor_weight, anchor_bias = weight.copy(), bias.copy()
     residuals = np.empty((batch, classes), np.float32)
+    loss_sum, loss_square_sum = 0.0, 0.0
     for step in range(steps):
         # All residuals of a batch are known before any weight moves.
         for j in range(batch):
             if coefficient[step, j] > 0:
                 sample = index[step, j]
-                _residual(weight, bias, x[sample], y[sample], sigmoid, residuals[j])
+                own, mass = _residual(weight, bias, x[sample], y[sample], sigmoid, residuals[j])
+                if step < first_epoch:
+                    loss = np.log(np.float64(mass)) - np.float64(own)
+                    loss_sum += loss
+                    loss_square_sum += loss * loss
         # Padding stands at the end of a batch: a step that begins with it is no step at all.
-        if pull > 0 and coefficient[step, 0] > 0:
-            for c in range(classes):
-                bias[c] -= pull * (bias[c] - anchor_bias[c])
-                for f in range(features):
-                    weight[c, f] -= pull * (weight[c, f] - anchor_weight[c, f])
+        if coefficient[step, 0] > 0:
+            if pull > 0:
+                _pull(weight, bias, anchor_weight, anchor_bias, pull)
+            if shift_bias.size > 0:
+                weight -= rate * shift_weight
+                bias -= rate * shift_bias
         for j in range(batch):
             if coefficient[step, j] > 0:
                 row = x[index[step, j]]
                 for c in range(classes):
-                    move = rate * coefficient[step, j] * residuals[j, c]
+                    move = scaled * coefficient[step, j] * residuals[j, c]
                     bias[c] -= move
                     for f in range(features):
                         weight[c, f] -= move * row[f]
+    return loss_sum, loss_square_sum

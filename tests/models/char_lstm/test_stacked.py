@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from fedcore.models.char_lstm.cell import cell_backward, cell_forward
-from fedcore.models.char_lstm.layer import lstm_layer
+from fedcore.models.char_lstm.stacked import cell_backward, cell_forward, lstm_layer
 
 
 def test_the_layer_is_that_of_pytorch():

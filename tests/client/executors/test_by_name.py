@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.client.executors.choose import block_size, choose_device, choose_executor
+from fedcore.client.executors.by_name import block_size, choose_device, choose_executor
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor

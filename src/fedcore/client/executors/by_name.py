@@ -1,4 +1,4 @@
-"""Which executor trains the clients, and on what."""
+"""The executor and the device that names such as ``auto`` stand for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import torch
 
-from fedcore.client.executors import linear
+from fedcore.client.executors.linear import LinearExecutor, one_layer_of
 from fedcore.client.executors.memory import keep_freed_memory
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.client.executors.trial import bytes_of_a_step
+from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.errors import BadOption
-from fedcore.sources.clients import LazyClients, sizes_of
+from fedcore.sources.clients import sizes_of
 from fedcore.task import Task
 from fedcore.types import ClientData, ClientId, Executor, TrainingSettings
 
@@ -53,13 +53,13 @@ def choose_executor(
     # More than anybody has is as much as who has most: memory follows the batch.
     largest = int(sizes_of(clients).counts.max())
     settings = replace(settings, batch_size=min(settings.batch_size, largest))
-    compiled = device.type == "cpu" and linear.fits(task)
+    compiled = device.type == "cpu" and one_layer_of(task) is not None
     if name == "compiled" and not compiled:
         raise BadOption(
             "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
         )
     if name == "compiled" or (name == "auto" and compiled):
-        return linear.LinearExecutor(task, clients, settings, threads=threads)
+        return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":
         example = next(iter(clients.values()))
         block = block_size(task, example, settings.batch_size, device)
@@ -70,23 +70,15 @@ def choose_executor(
                 task, clients, settings, device=device, block=block, threads=threads
             )
         log.warning("clients are trained one after another: this model has no batched form")
-    return SequentialExecutor(task.on(device), _on(device, clients), settings)
-
-
-def _on(
-    device: torch.device, clients: Mapping[ClientId, ClientData]
-) -> Mapping[ClientId, ClientData]:
-    if device.type == "cpu":
-        return clients
-    if isinstance(clients, LazyClients):
-        return clients.map(lambda client, data: data.to(device))
-    return {client: data.to(device) for client, data in clients.items()}
+    return SequentialExecutor(task.on(device), clients, settings)
 
 
 def block_size(
     task: Task, example: ClientData, batch_size: int, device: torch.device
 ) -> int | None:
     """How many clients to train side by side; None where the model allows no such thing.
+
+    A large network on a CPU is trained in blocks of one, a core each.
 
     Args:
         task: the model.
