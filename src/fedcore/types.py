@@ -268,7 +268,7 @@ class Executor(Protocol):
         """Prepare for what a later round will ask; it changes the time, never an answer."""
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train every assignment from ``params``; answers come in the same order."""
+        """Train every assignment from ``params``; answers come in that order, on their device."""
 
     def close(self) -> None:
         """Drop what has not begun, and wait for nothing; no more is asked after this."""
