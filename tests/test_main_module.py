@@ -2,6 +2,11 @@ import importlib
 import subprocess
 import sys
 
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
 
 def test_python_dash_m_is_the_command():
     result = subprocess.run(
