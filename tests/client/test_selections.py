@@ -240,7 +240,7 @@ def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
     assert made == [80, 64, 33]
     assert (len(found[0].indices), len(last.indices)) == (5, 7)
     assert not any(selections.missing(one) for one in assignments)
-    assert coresets.prepare(assignments[2], 1).make() is found[0]
+    assert coresets.prepare(assignments[2], 1)() is found[0]
 
 
 def test_without_threads_nothing_is_begun(setting):

@@ -42,26 +42,20 @@ class Watched:
     bias: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Samples of a phase that a call of ``make`` chooses, or has ``kept`` since they were."""
-
-    make: Callable[[], Samples]
-    kept: bool = False
-
-
 class Coresets:
     """Hands out samples for the phases of the clients it was given."""
 
     def __init__(self, clients: Mapping[ClientId, ClientData]) -> None:
         """Bind the data; it stays here."""
         self._clients = clients
-        self._kept: dict[tuple[ClientId, CoresetSpec], Samples] = {}
+        self._kept: dict[tuple[ClientId, CoresetSpec | None], Samples] = {}
         self._kept_samples = 0
         self._lock = threading.Lock()
 
-    def prepare(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choice:
-        """What phase number ``phase`` trains on, to be made on any thread.
+    def prepare(
+        self, assignment: Assignment, phase: int, watched: Watched | None = None
+    ) -> Callable[[], Samples]:
+        """What chooses the samples of phase number ``phase``, on any thread.
 
         Args:
             assignment: whose plan says how large a coreset, if any.
@@ -70,27 +64,29 @@ class Coresets:
         """
         spec = assignment.plan.phases[phase].coreset
         if spec is None:
-            return Choice(partial(Samples.everything, len(self._clients[assignment.client_id])))
+            return partial(Samples.everything, len(self._clients[assignment.client_id]))
         if asks_nothing_of_the_model(spec):
-            kept = (assignment.client_id, spec) in self._kept
-            return Choice(partial(self._by_inputs, assignment, spec), kept)
+            return partial(self._by_inputs, assignment, spec)
         try:
             candidates = self._candidates(assignment, spec, watched)
         except NotFinite:
             # The model has diverged here, and the answer will be left out of the average. It
             # is given all the same, after as many steps, so that the others' are not lost.
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
-            return Choice(partial(self._by_inputs, assignment, spec))
+            return partial(self._by_inputs, assignment, spec)
         # A new one every round, because gradients change.
-        return Choice(partial(_build, assignment, spec, candidates, assignment.path("coreset")))
+        return partial(_build, assignment, spec, candidates, assignment.path("coreset"))
+
+    def is_kept(self, assignment: Assignment, phase: int) -> bool:
+        """Whether a coreset of inputs was chosen before, and is at hand."""
+        return (assignment.client_id, assignment.plan.phases[phase].coreset) in self._kept
 
     def missing(self, assignment: Assignment, phase: int) -> int:
         """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
         spec = assignment.plan.phases[phase].coreset
         if spec is None or spec.proxy == NONE or not asks_nothing_of_the_model(spec):
             return 0
-        known = (assignment.client_id, spec) in self._kept
-        return 0 if known else len(self._clients[assignment.client_id])
+        return 0 if self.is_kept(assignment, phase) else len(self._clients[assignment.client_id])
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
         """A random draw, another one in every round; or what distances between inputs say.

@@ -157,15 +157,6 @@ def phase_schedule(
     return schedule(samples, assignment.plan.phases[phase].epochs, batch_size, draws)
 
 
-def steps_of(plan: LocalPlan, num_samples: int, batch_size: int) -> int:
-    """About how many steps a plan takes: what clients are sorted by."""
-    total = 0
-    for phase in plan.phases:
-        size = num_samples if phase.coreset is None else min(phase.coreset.budget, num_samples)
-        total += 0 if phase.forward_price is not None else phase.epochs * -(-size // batch_size)
-    return total
-
-
 def look(task: Task, params: Params, data: ClientData) -> Watched:
     """A forward pass on everything, for the last layer's gradients alone."""
     starts = range(0, len(data), LOOK_CHUNK)

@@ -9,7 +9,6 @@ from torch import nn
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.steps import Steps
 from fedcore.client.executors.vectorised import VectorisedExecutor
-from fedcore.client.job import steps_of
 from fedcore.server.loop import is_sound
 from fedcore.stacked import affine
 from fedcore.task import Task
@@ -68,12 +67,6 @@ def test_the_error_on_the_whole_gradient_is_measured_where_asked_for(build_clien
     ]
     one, other = (updates[0].full_gradient_error for updates in errors)
     assert abs(one - other) < 1e-5
-
-
-def test_steps_of_a_plan():
-    spec = CoresetSpec(10, "uniform", "none")
-    phases = (Phase(1, forward_price=0.3), Phase(2), Phase(3, spec))
-    assert steps_of(LocalPlan(phases, Path.CORESET), 33, 8) == 2 * 5 + 3 * 2
 
 
 def test_affine():

@@ -70,7 +70,7 @@ def test_kernels_that_fail_are_left_alone_and_named_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         assert [fused._works(torch.device(DEVICE)) for _ in range(2)] == [False, False]
     assert [record.getMessage() for record in caplog.records] == [
-        "the LSTM takes two launches per time step and layer: no such instruction"
+        "the LSTM takes its plain form: no such instruction"
     ]
     fused._works.cache_clear()
 

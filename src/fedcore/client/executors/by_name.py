@@ -78,13 +78,8 @@ def block_size(
 ) -> int | None:
     """How many clients to train side by side; None where the model allows no such thing.
 
-    A large network on a CPU is trained in blocks of one, a core each.
-
-    Args:
-        task: the model.
-        example: a client's samples.
-        batch_size: samples in a step.
-        device: where to train.
+    A large network on a CPU is trained in blocks of one, a core each. ``example`` is some client's
+    samples, of which one batch is tried.
     """
     size = sum(parameter.numel() for parameter in task.model.parameters())
     together = bytes_of_a_step(task, example, batch_size, clients=2, device=device)

@@ -69,25 +69,10 @@ def train_linear(
     first_epoch: int,
     sigmoid: bool,
 ) -> tuple[float, float]:
-    """Walk a schedule, updating ``weight`` [C, F] and ``bias`` [C] in place.
+    """Walk tapes [steps, batch]; gives Σ L and Σ L² of the first ``first_epoch`` steps.
 
-    Args:
-        weight: the round's global weight; overwritten.
-        bias: the round's global bias; overwritten.
-        x: [m, F] inputs.
-        y: [m] labels.
-        index: [steps, batch] samples of each step.
-        coefficient: [steps, batch]; 0 marks padding.
-        learning_rate: η.
-        prox_mu: μ; the pull is towards the weights as they were passed in.
-        scale: s.
-        shift_weight: [C, F] of the shift, or nothing.
-        shift_bias: [C] of the shift, or nothing.
-        first_epoch: steps from the beginning whose losses are summed.
-        sigmoid: whether scores pass a sigmoid before the softmax.
-
-    Returns:
-        Σ L and Σ L² of the samples of the first epoch.
+    ``weight`` [C, F] and ``bias`` [C] are where the pull goes to, and are moved in place; samples
+    are ``x`` [m, F] and ``y`` [m]; a shift may be empty; coefficient 0 marks padding.
     """
     classes, features = weight.shape
     steps, batch = index.shape

@@ -83,14 +83,8 @@ def bytes_of_a_step(
 
     Found by trying: the block's scores must be those of the model itself, also where a batch ends
     with rows of padding. So a model without a rule for ``vmap`` is refused, and one whose samples
-    see each other, and one that draws random numbers.
-
-    Args:
-        task: the model.
-        data: some client's samples, of which one batch is taken.
-        batch_size: samples in a step.
-        clients: how many copies of that client to train.
-        device: where.
+    see each other, and one that draws random numbers. ``clients`` copies of a client with ``data``
+    take the step.
     """
     task = task.on(device)
     params = {name: value.to(device) for name, value in task.initial_params().items()}

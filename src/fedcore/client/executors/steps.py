@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 LONGEST_RUN = 256  # steps of a tape at most: bounds what lies on the device
 
 Step = Callable[[], HeadGradients | None]
-Kind = tuple[int, int, int | None, bool, bool, bool]  # of a step: see Steps._kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Steps:
         self._shift: dict[str, Tensor] = {}
         self._scale = self._mu = torch.empty(0)
         self._kind = (False, False, False)  # whether anybody has a scale, a pull, a shift
-        self._recorded: dict[Kind, _Recorded] = {}
+        self._recorded: dict[tuple[object, ...], _Recorded] = {}
         self._memory = torch.cuda.graph_pool_handle() if self._capture else None
 
     def start(self, params: Params, assignments: Sequence[Assignment]) -> None:
@@ -111,11 +110,9 @@ class Steps:
         self._width = self._rounded(len(slots))
 
     def run(self, tape: Tape, watch: int | None) -> tuple[Tensor, list[HeadGradients]]:
-        """Walk a tape; gives losses [steps, K, B] and, with ``watch``, what each step showed.
+        """Walk a tape of at most ``LONGEST_RUN`` steps.
 
-        Args:
-            tape: at most ``LONGEST_RUN`` steps.
-            watch: the last layer's width if it is to be watched.
+        Gives losses [steps, K, B] and, if the last layer's width is ``watch``, what steps showed.
         """
         steps, clients, batch = tape.rows.shape
         shown = []
@@ -126,7 +123,10 @@ class Steps:
                 losses.append(found)
                 shown += [] if seen is None else [seen]
             return torch.stack(losses).view(steps, clients, batch), shown
-        recorded = self._recording(batch, watch)
+        kind = (self._width, batch, watch, self._kind)
+        if kind not in self._recorded:
+            self._recorded[kind] = self._record_step(batch, watch)
+        recorded = self._recorded[kind]
         recorded.rows[:steps, :clients].copy_(tape.rows)
         recorded.coefficient[:steps, :clients].copy_(tape.coefficient)
         recorded.coefficient[:steps, clients:].zero_()
@@ -186,12 +186,6 @@ class Steps:
 
         return step
 
-    def _recording(self, batch: int, watch: int | None) -> _Recorded:
-        kind = (self._width, batch, watch, *self._kind)
-        if kind not in self._recorded:
-            self._recorded[kind] = self._record_step(batch, watch)
-        return self._recorded[kind]
-
     def _record_step(self, batch: int, watch: int | None) -> _Recorded:
         device, shape = self._pool.device, (LONGEST_RUN, self._width, batch)
         like = next(iter(self._anchor.values()))
@@ -204,7 +198,7 @@ class Steps:
         def at_counter() -> HeadGradients | None:
             chosen, own = rows.index_select(0, counter)[0], coefficient.index_select(0, counter)[0]
             found, seen = step(chosen, own)
-            losses.index_copy_(0, counter, found.view(1, *shape[1:]))
+            losses.index_copy_(0, counter, found.to(losses.dtype).view(1, *shape[1:]))
             counter.add_(1)
             return seen
 

@@ -1,8 +1,8 @@
 """The vectorised executor: a cohort trained side by side, in blocks that memory can hold.
 
 Equal to ``SequentialExecutor`` up to the rounding of float32 sums: the same samples in the same
-order, from the same random streams. Clients are sorted by their number of steps before they are
-cut into blocks, so that those of a block finish at about the same time. On a CPU a block of a
+order, from the same random streams. Clients are sorted by the samples they train on before they
+are cut into blocks, so that those of a block finish at about the same time. On a CPU a block of a
 large network is one client (``by_name.block_size``).
 """
 
@@ -18,7 +18,6 @@ from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import Steps
-from fedcore.client.job import steps_of
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, TrainingSettings
 
@@ -36,16 +35,10 @@ class VectorisedExecutor(BlockwiseExecutor):
         block: int = 100,
         threads: int = 1,
     ) -> None:
-        """Bind the model's recipe, the data and how steps are taken.
+        """Bind the model's recipe, the data and how steps are taken, in blocks of how many.
 
-        Args:
-            task: the model.
-            clients: their data; only that of a block in training is copied.
-            settings: how steps are taken.
-            device: where to train.
-            block: clients that are trained side by side at most.
-            threads: blocks that run side by side on a CPU, and coresets that are chosen beside
-                the training; 0 is one per core.
+        ``threads`` train blocks side by side on a CPU, and choose coresets beside the training; 0
+        is one per core.
         """
         self._task = task
         self._device = torch.device(device)
@@ -58,8 +51,7 @@ class VectorisedExecutor(BlockwiseExecutor):
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
         """The longest first: no thread starts it when the others are done."""
-        size = len(self._clients[assignment.client_id])
-        return (-steps_of(assignment.plan, size, self._settings.batch_size),)
+        return (-assignment.plan.trained(len(self._clients[assignment.client_id])),)
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         data = [self._clients[assignment.client_id] for assignment in assignments]
