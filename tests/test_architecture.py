@@ -15,10 +15,11 @@ LAYERS = {
     **dict.fromkeys(
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
+    "arrays": 1,
     "history": 2,
     **dict.fromkeys(("coreset", "sources"), 2),
-    **dict.fromkeys(("config", "server", "datasets", "models"), 3),
-    **dict.fromkeys(("strategies", "client"), 4),
+    **dict.fromkeys(("server", "datasets", "models"), 3),
+    **dict.fromkeys(("config", "strategies", "client"), 4),
     **dict.fromkeys(("sim", "report"), 5),
     "cli": 6,
     "__main__": 7,

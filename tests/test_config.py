@@ -45,7 +45,7 @@ def test_every_choice_of_a_preset_is_an_option_of_its_own():
 
 def test_every_option_has_a_help_text_and_a_panel():
     for item in dataclasses.fields(Experiment):
-        if item.name != "data":
+        if item.name not in ("data", "method"):
             assert item.metadata["help"].endswith(".")
             assert item.metadata["panel"]
 
@@ -78,11 +78,18 @@ def test_every_option_has_a_help_text_and_a_panel():
         ({"learning_rate": 10**400}, "learning_rate must be a number, got 10000"),
         ({"rouns": 3}, "see 'fedcore compare --help'"),
         ({"preset": "papers"}, "preset must be one of paper, authors-code, got 'papers'"),
-        ({"selection": "best"}, "selection must be one of"),
+        ({"selection": "best"}, "no sampler named 'best'"),
         ({"selector": "kmeans"}, "no selector named 'kmeans'"),
         ({"model": "logist"}, "no model named 'logist'; did you mean 'logistic'"),
         ({"capability_floor": 0}, "capability_floor must be above 0"),
         ({"data": 3}, "data must be a table"),
+        ({"method": "rho=1"}, "method must be a table"),
+        ({"method": {1: 2}}, "method must be a table"),
+        ({"method": {"epochs": 3}}, "method must not hold 'epochs'.* use --epochs"),
+        ({"coreset_epochs": 10**7}, "coreset_epochs must be at most 1,000,000, got 10000000"),
+        ({"strategies": "fedavg,,fedcore"}, "got an empty part in 'fedavg,,fedcore'"),
+        ({"seed": "１０"}, "seed must be whole numbers such as 0,1,2, got '１０'"),
+        ({"capability_std": float("-inf")}, "capability_std must be at least 0"),
         ({"model": 3}, "model must be text"),
     ],
 )
@@ -102,7 +109,14 @@ def test_toml(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"), [(b"rounds = ", "not valid TOML"), (b"\xff\xfe", "not valid TOML")]
+    ("content", "sentence"),
+    [
+        (b"rounds = ", "not valid TOML"),
+        (b"capability-std = 1\ncapability_std = 2", "has an option twice"),
+        (b"\xff\xfe", "not valid TOML"),
+        (b"rounds = " + b"9" * 5000, "not valid TOML"),
+        (b"data = " + b"[" * 100_000, "not valid TOML"),
+    ],
 )
 def test_malformed_toml_is_refused(tmp_path, content, sentence):
     path = tmp_path / "job.toml"

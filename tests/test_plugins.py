@@ -1,7 +1,7 @@
 import pytest
 
 from fedcore import plugins
-from fedcore.errors import UnknownPlugin
+from fedcore.errors import BadOption, UnknownPlugin
 
 
 def test_files_are_names():
@@ -41,6 +41,88 @@ def test_a_broken_file_of_the_users_own_is_one_sentence(tmp_path):
     path.write_text("def build(:\n")
     with pytest.raises(UnknownPlugin, match=r"mine.py' cannot be imported: SyntaxError"):
         plugins.load("strategy", str(path))
+
+
+def test_a_users_file_goes_by_its_name():
+    assert plugins.title("folder/my_method.py") == "my_method"
+    assert plugins.title("fedavg-ds") == "fedavg-ds"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from fedcore.local import step",
+        "from fedcore.types import LocalWish",
+        "fedcore.coreset.budget",
+    ],
+)
+def test_a_file_for_another_version_says_so(tmp_path, line):
+    path = tmp_path / "mine.py"
+    path.write_text(line if line.startswith("from") else f"import {line}")
+    with pytest.raises(
+        UnknownPlugin, match="written for another version of fedcore, see examples/"
+    ):
+        plugins.load("strategy", str(path))
+
+
+def test_a_file_that_misses_something_else_does_not(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("import fedcorn")
+    with pytest.raises(UnknownPlugin, match=r"No module named 'fedcorn'$"):
+        plugins.load("strategy", str(path))
+
+
+@pytest.fixture
+def own(tmp_path):
+    def write(text):
+        (tmp_path / "own.py").write_text(text)
+        return str(tmp_path / "own.py")
+
+    return write
+
+
+def test_a_build_gets_the_options_that_it_names(own):
+    path = own("def build(*, epochs=1, rho=2, other=3):\n    return (epochs, rho, other)\n")
+    options = {"epochs": 7, "rounds": 8}
+    assert plugins.build("strategy", path, tuple, options=options, method={"rho": 9}) == (7, 9, 3)
+
+
+def test_a_build_may_take_every_own_option_but_not_those_of_the_experiment(own):
+    path = own("def build(first, **own):\n    return {'first': first, **own}\n")
+    built = plugins.build("model", path, dict, 1, options={"epochs": 7}, method={"rho": 9})
+    assert built == {"first": 1, "rho": 9}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "strategy file '.*own.py' has no function 'build'; see examples/"),
+        ("build = 3", "has no function 'build'"),
+        (
+            "def build(*, needed):\n    return 1",
+            "cannot be built: .*'needed'; its own options go by",
+        ),
+        ("def build(*, rho=1):\n    return rho + 'a'", "cannot be built: unsupported operand"),
+        ("def build(*, rho=1):\n    return float('a')", "cannot be built: could not convert"),
+        ("def build():\n    return 'a'", "must return a int, got a str"),
+        ("from fedcore.errors import *\ndef build():\n    raise BadOption('no rho')", "^no rho$"),
+    ],
+)
+def test_a_build_that_fails_is_one_sentence(own, text, sentence):
+    with pytest.raises(BadOption, match=sentence):
+        plugins.build("strategy", own(text), int)
+
+
+def test_an_own_option_that_nobody_takes_is_refused(own):
+    path = own("def build(*, epochs=1, rho=2):\n    return 1\n")
+    plugins.check_taken({"rho": 1}, [("strategy", "fedavg"), ("strategy", path)])
+    with pytest.raises(BadOption, match="no method option named 'roh'; did you mean 'rho'"):
+        plugins.check_taken({"roh": 1}, [("strategy", path), ("selector", "uniform")])
+    with pytest.raises(BadOption, match="no method option named 'rho'; there are none"):
+        plugins.check_taken({"rho": 1}, [("selector", "uniform")])
+    with pytest.raises(BadOption, match=r"no method option named .x.; there are rho$"):
+        plugins.check_taken({"x": 1}, [("strategy", path)], reserved=("epochs",))
+    plugins.check_taken({"x": 1}, [("strategy", own("def build(**own):\n    return 1\n"))])
 
 
 def test_where_to_look_is_told_where_there_is_such_a_place():

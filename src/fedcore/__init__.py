@@ -1,45 +1,30 @@
-"""Federated learning whose rounds end on time: slow clients train on coresets."""
+"""Federated learning whose rounds end on time: slow clients train on coresets.
 
-from fedcore.coreset.api import coreset_for, select_coreset
-from fedcore.coreset.metric import Euclidean, OuterProduct
-from fedcore.history import History
-from fedcore.server.method import Pace, Sampler, Strategy
-from fedcore.server.state import ServerState
-from fedcore.sim.simulate import simulate
-from fedcore.sources.clients import LazyClients
-from fedcore.types import (
-    SIT_OUT,
-    ClientData,
-    ClientProfile,
-    Coreset,
-    CoresetSpec,
-    LocalPlan,
-    LocalUpdate,
-    Path,
-    Phase,
-)
-from fedcore.version import __version__
+Names are imported when somebody first asks for them, so that the command runs, and can be
+interrupted, before torch is imported. ``__init__.pyi`` has them for type checkers.
+"""
 
-__all__ = [
-    "SIT_OUT",
-    "ClientData",
-    "ClientProfile",
-    "Coreset",
-    "CoresetSpec",
-    "Euclidean",
-    "History",
-    "LazyClients",
-    "LocalPlan",
-    "LocalUpdate",
-    "OuterProduct",
-    "Pace",
-    "Path",
-    "Phase",
-    "Sampler",
-    "ServerState",
-    "Strategy",
-    "__version__",
-    "coreset_for",
-    "select_coreset",
-    "simulate",
-]
+from importlib import import_module
+
+_PUBLIC = {
+    "coreset.api": ("coreset_for", "select_coreset"),
+    "coreset.metric": ("Euclidean", "OuterProduct"),
+    "history": ("History",),
+    "server.method": ("Pace", "Sampler", "Strategy"),
+    "server.state": ("ServerState",),
+    "sim.simulate": ("simulate",),
+    "sources.clients": ("LazyClients",),
+    "types": (
+        *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
+        *("LocalUpdate", "Path", "Phase"),
+    ),
+    "version": ("__version__",),
+}
+_HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedcore' has no attribute {name!r}")
+    return getattr(import_module(f"fedcore.{_HOMES[name]}"), name)

@@ -13,14 +13,18 @@ import tomllib
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
+from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
+    BELOW_ONE_PASS,
+    CAPABILITIES,
     LARGEST_LEGACY_SEED,
     Check,
     above_zero,
@@ -50,190 +54,151 @@ PRESETS: dict[str, dict[str, Any]] = {
 MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
 
 
-def _option(default: Any, text: str, panel: str, check: Check | None = None) -> Any:
+def _option(panel: str, default: Any, text: str, check: Check | None = None) -> Any:
     return field(default=default, metadata={"help": text, "panel": panel, "check": check})
 
 
 # What datasets set in their ``hyperparameters``; a default below is for data of the user's own.
 SET_BY_BENCHMARK = (
-    "rounds",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "model",
-    "clients_per_round",
-    "fedprox_mu",
-    "evaluate_samples",
-    "data_seed",
+    *("rounds", "epochs", "batch_size", "learning_rate", "model", "clients_per_round"),
+    *("fedprox_mu", "evaluate_samples", "data_seed"),
 )
 
-
-_JOB, _TRAINING, _FLEET, _METHOD = "Job", "Training", "Fleet", "Method"
+_job, _training, _fleet, _method = (
+    partial(_option, panel) for panel in ("Job", "Training", "Fleet", "Method")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """What to run; see the help of each option."""
 
-    benchmark: str = _option(
-        "synthetic-1-1", "Dataset and model, e.g. synthetic-0.5-0.5; see 'fedcore list'.", _JOB
+    benchmark: str = _job(
+        "synthetic-1-1", "Dataset, e.g. synthetic-0.5-0.5 or a .py file; see 'fedcore list'."
     )
-    preset: str = _option(
+    preset: str = _job(
         "paper",
         "Defaults of all other options: 'paper' follows its text, 'authors-code' its repository.",
-        _JOB,
         one_of(*PRESETS),
     )
-    strategies: tuple[str, ...] = _option(
+    strategies: tuple[str, ...] = _job(
         ("fedavg", "fedavg-ds", "fedprox", "fedcore"),
         "Names separated by commas; a path to a .py file adds your own.",
-        _JOB,
         distinct,
     )
-    stragglers: tuple[float, ...] = _option(
-        (10.0, 30.0),
-        "Percentages of clients that miss the deadline, e.g. 10,30.",
-        _JOB,
-        percentages,
+    stragglers: tuple[float, ...] = _job(
+        (10.0, 30.0), "Percentages of clients that miss the deadline, e.g. 10,30.", percentages
     )
-    seed: tuple[int, ...] = _option(
+    seed: tuple[int, ...] = _job(
         (0,),
         "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2. On the paper's "
         "Synthetic benchmarks 'authors-code' has seeds of its own.",
-        _JOB,
         seeds,
     )
 
-    rounds: int = _option(100, "Rounds of training.", _TRAINING, at_least(1, MANY))
-    epochs: int = _option(10, "Local epochs E a round asks for.", _TRAINING, at_least(1, MANY))
-    batch_size: int = _option(8, "Samples in a local step.", _TRAINING, at_least(1, MANY))
-    learning_rate: float = _option(0.01, "Step size of local SGD.", _TRAINING, above_zero)
-    model: str = _option("logistic", "Model; see 'fedcore list'.", _TRAINING)
-    executor: str = _option(
+    rounds: int = _training(100, "Rounds of training.", at_least(1, MANY))
+    epochs: int = _training(10, "Local epochs E a round asks for.", at_least(1, MANY))
+    batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
+    learning_rate: float = _training(0.01, "Step size of local SGD.", above_zero)
+    model: str = _training("logistic", "Model; see 'fedcore list'.")
+    executor: str = _training(
         "auto",
         "How clients are trained: 'auto' takes the fastest that fits the model.",
-        _TRAINING,
         one_of("auto", "sequential", "compiled", "vectorised"),
     )
-    device: str = _option(
+    device: str = _training(
         "auto",
         "Where clients are trained and models evaluated: 'auto' is a GPU if there is one.",
-        _TRAINING,
         one_of("auto", "cpu", "cuda"),
     )
-    threads: int = _option(
-        0,
-        "Threads that train clients side by side; 0 is one per core.",
-        _TRAINING,
-        at_least(0, 1024),
+    threads: int = _training(
+        0, "Threads that train clients side by side; 0 is one per core.", at_least(0, 1024)
     )
 
-    evaluate_samples: int = _option(
-        0,
-        "Samples a round is measured on, of training and of test data; 0: all.",
-        _TRAINING,
-        at_least(0),
+    evaluate_samples: int = _training(
+        0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
     )
 
-    clients_per_round: int = _option(10, "Clients K drawn for a round.", _FLEET, at_least(1, MANY))
-    selection: str = _option(
+    clients_per_round: int = _fleet(10, "Clients K drawn for a round.", at_least(1, MANY))
+    selection: str = _fleet(
         "proportional",
         "Sampler: how they are drawn, e.g. by p = m / sum m with replacement, or uniformly; "
         "see 'fedcore list'.",
-        _FLEET,
     )
-    first_round: str = _option(
+    first_round: str = _fleet(
         "parallel",
         "'chained' repeats a defect of the authors' code: in round 1 clients train in a row.",
-        _FLEET,
         one_of("parallel", "chained"),
     )
-    capability: str = _option(
+    capability: str = _fleet(
         "normal",
         "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
-        _FLEET,
-        one_of("normal", "size-linked", "equal"),
+        one_of(*CAPABILITIES),
     )
-    capability_std: float = _option(
-        0.5, "Standard deviation of speeds (the paper's variance is 0.25).", _FLEET, at_least(0)
+    capability_std: float = _fleet(
+        0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
     )
-    capability_floor: float = _option(
-        0.1, "Least speed; slower draws are drawn again.", _FLEET, above_zero
-    )
+    capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
 
-    download: float = _option(
-        0.0, "Bytes per second that a client's link brings in; 0: no limit.", _FLEET, at_least(0)
+    download: float = _fleet(
+        0.0, "Bytes per second that a client's link brings in; 0: no limit.", at_least(0)
     )
-    upload: float = _option(
-        0.0, "Bytes per second that it sends out; 0: no limit.", _FLEET, at_least(0)
-    )
+    upload: float = _fleet(0.0, "Bytes per second that it sends out; 0: no limit.", at_least(0))
 
-    aggregation: str = _option(
-        "mean",
-        "Average answers plainly, or weighted by samples.",
-        _METHOD,
-        one_of("mean", "samples"),
+    aggregation: str = _method(
+        "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
     )
-    fedprox_mu: float = _option(0.1, "FedProx: its proximal term.", _METHOD, at_least(0))
-    selector: str = _option("kmedoids", "FedCore: coreset method; see 'fedcore list'.", _METHOD)
-    proxy: str = _option(
+    fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
+    selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
+    proxy: str = _method(
         "auto",
         "FedCore: what stands in for a gradient; 'auto' asks the model.",
-        _METHOD,
         one_of("auto", *PROXIES),
     )
-    weighting: str = _option(
-        "scaled",
-        "FedCore: how coreset weights enter a batch.",
-        _METHOD,
-        one_of(*Weighting),
+    weighting: str = _method(
+        "scaled", "FedCore: how coreset weights enter a batch.", one_of(*Weighting)
     )
-    below_one_pass: str = _option(
+    below_one_pass: str = _method(
         "auto",
         "FedCore: what clients do that cannot afford one full pass.",
-        _METHOD,
-        one_of("auto", "static-coreset", "forward", "random", "sit-out"),
+        one_of(*BELOW_ONE_PASS),
     )
-    forward_price: float = _option(
-        1 / 3, "FedCore: price of a forward pass, in trained samples.", _METHOD, at_least(0)
+    forward_price: float = _method(
+        1 / 3, "FedCore: price of a forward pass, in trained samples.", at_least(0)
     )
-    gradients: str = _option(
+    gradients: str = _method(
         "free",
         "FedCore: gradients from the first epoch's own steps, or from a forward pass at its end.",
-        _METHOD,
         one_of("free", "exact"),
     )
-    measure_full_gradient: bool = _option(
-        False, "FedCore: also measure each coreset's error on the whole gradient (slow).", _METHOD
+    measure_full_gradient: bool = _method(
+        False, "FedCore: also measure each coreset's error on the whole gradient (slow)."
     )
-    prox_mu: float = _option(0.0, "FedCore: a proximal term as well.", _METHOD, at_least(0))
-    coreset_epochs: int = _option(
+    prox_mu: float = _method(0.0, "FedCore: a proximal term as well.", at_least(0))
+    coreset_epochs: int = _method(
         0,
         "FedCore: fewest epochs on a coreset, which is then larger; 0: all that follow the first.",
-        _METHOD,
-        at_least(0),
+        at_least(0, MANY),
     )
-    catch_up: float = _option(
+    catch_up: float = _method(
         1.0,
         "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",
-        _METHOD,
         at_least(1),
     )
 
-    selection_price: float = _option(
+    selection_price: float = _method(
         0.0,
         "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
-        _METHOD,
         at_least(0),
     )
 
-    data_dir: str | None = _option(
-        None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache.", _JOB
+    data_dir: str | None = _job(
+        None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
     )
-    data_seed: int = _option(
-        0, "Seed of the dataset itself.", _JOB, at_least(0, LARGEST_LEGACY_SEED)
-    )
-    data: Mapping[str, Any] = field(default_factory=dict)  # further options of the dataset
+    data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, LARGEST_LEGACY_SEED))
+    # Options of their own, of the dataset and of strategies, selector and model.
+    data: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
@@ -245,6 +210,12 @@ class Experiment:
         for kind, name in named:
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
+        for key in self.method:
+            if key in self.__dataclass_fields__:
+                flag = key.replace("_", "-")
+                raise BadOption(
+                    f"method must not hold {key!r}, which is an option itself: use --{flag}"
+                )
 
 
 def option_fields() -> dict[str, dataclasses.Field[Any]]:
@@ -266,9 +237,10 @@ def resolve(
         if key not in known:
             raise BadOption(plugins.unknown("option", key, known, see="fedcore compare --help"))
     typed = {key: _convert(key, value) for key, value in given.items()}
-    preset = typed.get("preset", "paper")
+    fields = option_fields()
+    preset = typed.get("preset", fields["preset"].default)
     one_of(*PRESETS)("preset", preset)
-    benchmark = typed.get("benchmark", "synthetic-1-1")
+    benchmark = typed.get("benchmark", fields["benchmark"].default)
     return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
 
 
@@ -278,9 +250,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadOption(f"config {str(path)!r} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadOption(f"config {str(path)!r} is not valid TOML: {error}") from None
-    return {key.replace("-", "_"): value for key, value in content.items()}
+    options = {key.replace("-", "_"): value for key, value in content.items()}
+    if len(options) < len(content):
+        raise BadOption(f"config {str(path)!r} has an option twice, with hyphens and underscores")
+    return options
 
 
 def _convert(name: str, value: Any) -> Any:

@@ -13,12 +13,12 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
-from fedcore.errors import BadOption, UnknownPlugin
+from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 
 KINDS = {
     "strategy": "fedcore.strategies",
@@ -45,13 +45,86 @@ def load(kind: str, name: str) -> ModuleType:
     return importlib.import_module(f"{KINDS[kind]}.{name.replace('-', '_')}")
 
 
-def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
-    """What a plug-in's ``build`` makes of those options that it names as parameters."""
-    function = getattr(load(kind, name), "build", None)
-    if function is None:
-        raise BadOption(f"{kind} file {name!r} has no function 'build'; see examples/")
-    parameters = inspect.signature(function).parameters
-    return function(**{key: options[key] for key in parameters if key in options})
+def title(name: str) -> str:
+    """What a plug-in is called in results: a user's file goes by its name without folder."""
+    return Path(name).stem if name.endswith(".py") else name
+
+
+def function(kind: str, name: str, wanted: str) -> Callable[..., Any]:
+    """The function ``wanted`` of a plug-in, which it must have."""
+    found = getattr(load(kind, name), wanted, None)
+    if not callable(found):
+        raise BadOption(f"{kind} file {name!r} has no function {wanted!r}; see examples/")
+    return cast(Callable[..., Any], found)
+
+
+def keywords(made: Callable[..., Any]) -> list[str]:
+    """A function's keyword parameters by name; one that takes any others is ``**name``."""
+    found = inspect.signature(made).parameters.values()
+    unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+    return [str(p) if p.kind is p.VAR_KEYWORD else p.name for p in found if p.kind not in unnamed]
+
+
+def taken(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``options`` that a function takes."""
+    names = keywords(made)
+    every = any(name.startswith("**") for name in names)
+    return {key: value for key, value in options.items() if every or key in names}
+
+
+def build(
+    kind: str,
+    name: str,
+    returns: Any,
+    *arguments: Any,
+    options: Mapping[str, Any] | None = None,
+    method: Mapping[str, Any] | None = None,
+) -> Any:
+    """What a plug-in's ``build`` makes of the options that it names as parameters.
+
+    Args:
+        kind: one of ``KINDS``.
+        name: of the plug-in, or the path of a file.
+        returns: the type of what is built.
+        *arguments: what comes before options, such as a model's example.
+        options: of the experiment, by name.
+        method: options of the plug-in's own; a build with ``**own`` takes all of them.
+    """
+    make = function(kind, name, "build")
+    named = {key: value for key, value in (options or {}).items() if key in keywords(make)}
+    try:
+        built = make(*arguments, **named, **taken(make, method or {}))
+    except FedCoreError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise BadOption(
+            f"{kind} {name!r} cannot be built: {error}; its own options go by --method KEY=VALUE"
+        ) from error
+    if not isinstance(built, returns):
+        raise BadOption(
+            f"build of {kind} {name!r} must return a {returns.__name__}, "
+            f"got a {type(built).__name__}"
+        )
+    return built
+
+
+def check_taken(
+    method: Mapping[str, Any], takers: Iterable[tuple[str, str]], reserved: Iterable[str] = ()
+) -> None:
+    """Refuse an own option that no plug-in takes.
+
+    Args:
+        method: the options by name.
+        takers: kind and name of each plug-in.
+        reserved: what is an option of the experiment, and so none of their own.
+    """
+    built = (getattr(load(kind, name), "build", None) for kind, name in takers)
+    makers = [make for make in built if make is not None]
+    for key in method:
+        if not any(taken(make, {key: 0}) for make in makers):
+            found = (p for make in makers for p in inspect.signature(make).parameters.values())
+            known = {p.name for p in found if p.default is not p.empty} - set(reserved)
+            raise BadOption(unknown("method option", key, sorted(known), see=""))
 
 
 def summary(kind: str, name: str) -> str:
@@ -70,7 +143,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore l
     """
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
     return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
 
 
@@ -84,8 +157,8 @@ def _load_file(kind: str, path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        kind_of_error = type(error).__name__
-        raise UnknownPlugin(
-            f"{kind} file {str(path)!r} cannot be imported: {kind_of_error}: {error}"
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        if isinstance(error, ImportError) and (error.name or "").split(".")[0] == "fedcore":
+            why += "; it was written for another version of fedcore, see examples/ for this one's"
+        raise UnknownPlugin(f"{kind} file {str(path)!r} cannot be imported: {why}") from error
     return module

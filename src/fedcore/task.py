@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.parameter import is_lazy
 
 from fedcore.errors import BadOption
 from fedcore.types import Params
@@ -40,6 +41,7 @@ class Task:
                 f"model has buffers ({buffers[0]}), which federated averaging does not average; "
                 "use a layer without running statistics, such as GroupNorm"
             )
+        _check_parameters(model, trained=averaged)
         self.model = model
         self._head = _find_head(model, head)
 
@@ -129,6 +131,29 @@ class Task:
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """L_j(w) for every sample of a batch: the cross-entropy."""
     return functional.cross_entropy(logits, labels, reduction="none")
+
+
+def is_one_linear_layer(model: nn.Module) -> bool:
+    """Whether an ``nn.Linear`` holds all parameters of a model, whose loss is then convex."""
+    holders = [module for module in model.modules() if any(True for _ in module.parameters(False))]
+    return len(holders) == 1 and type(holders[0]) is nn.Linear
+
+
+def _check_parameters(model: nn.Module, *, trained: bool) -> None:
+    """Refuse parameters without values, and a start that no training can leave."""
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise BadOption(
+                f"model has a parameter without a shape yet ({name}); call the model once on a "
+                "batch, or use a layer that is not lazy"
+            )
+        if parameter.is_meta:
+            raise BadOption(f"model has a parameter on the meta device ({name}); load its values")
+        if trained and not bool(torch.isfinite(parameter).all()):
+            raise BadOption(
+                f"model has NaN or infinity in a parameter ({name}) before training; "
+                "initialise it anew, or load an earlier state"
+            )
 
 
 def _find_head(model: nn.Module, name: str | None) -> nn.Linear | None:

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol
+from typing import Any, Generic, Protocol
 
 import numpy as np
 import torch
@@ -79,6 +79,7 @@ class CoresetSpec:
     proxy: str
     weighting: Weighting = Weighting.SCALED
     price: float = 0.0  # of choosing it, in trained samples per sample it is chosen from
+    options: tuple[tuple[str, Any], ...] = ()  # of the selector's own, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,7 @@ class FederatedDataset:
     clients: Mapping[ClientId, ClientData]
     test: ClientData | None
     num_classes: int
+    sizes: Sequence[int] = ()  # samples per client with its test samples, where they are known
 
 
 @dataclass(frozen=True, slots=True)

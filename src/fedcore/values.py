@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from fedcore.errors import BadOption
 
 Check = Callable[[str, Any], None]
 
+
+# Choices of options that parts on several layers know; each list is written here alone.
+CAPABILITIES = ("normal", "size-linked", "equal")
+BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
 LARGEST_LEGACY_SEED = 2**32 - 1  # that NumPy's legacy generator takes, which makes the datasets
@@ -72,63 +79,118 @@ def seeds(name: str, value: Any) -> None:
         at_least(0, LARGEST_SEED)(name, number)
 
 
+def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """``value``, if it is a whole number of at least ``least``; a truth value is none."""
+    number: int = convert(name, value, int)
+    at_least(least, most)(name, number)
+    return number
+
+
+def time_limit(name: str, value: Any) -> float | None:
+    """``value``, if it is a number of at least 0; without end is no limit, and so is None."""
+    if value is None or value == math.inf:
+        return None
+    seconds: float = convert(name, value, float)
+    at_least(0)(name, seconds)
+    return seconds
+
+
+def read_number(text: str, kind: type[int] | type[float]) -> Any:
+    """The number that ``text`` spells, in the digits 0 to 9; -0 is 0.
+
+    Raises:
+        ValueError: If it spells none.
+    """
+    if not text.isascii():  # int() and float() also read the digits of other scripts
+        raise ValueError(text)
+    return kind(text) + 0
+
+
+def read_option(name: str, text: str, kind: type[int] | type[float]) -> Any:
+    """The same for an option called ``name``, whose refusal is a sentence."""
+    try:
+        return read_number(text, kind)
+    except ValueError:
+        return convert(name, text, kind)  # which refuses text
+
+
+def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
+    """Options from texts like ``clients=100``, numbers where they look so; the last one wins."""
+    options: dict[str, int | float | str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key.strip() and equals and value.strip()):
+            raise BadOption(f"{name} must look like KEY=VALUE, got {text!r}")
+        options[key] = value
+        for kind in (float, int):
+            with suppress(ValueError):
+                options[key] = read_number(value, kind)
+    return options
+
+
 def convert(name: str, value: Any, kind: Any) -> Any:
     """Bring ``value`` to the type ``kind``; numbers are not read out of text."""
     expected, converter = _KINDS[str(kind)]
     try:
         return converter(value)
     except _BadPart as bad:
-        raise BadOption(f"{name} must be {expected}, got {bad.args[0]!r}") from None
+        shown = repr(bad.args[0]) if bad.args[0] != "" else f"an empty part in {value!r}"
+        raise BadOption(f"{name} must be {expected}, got {shown}") from None
     except (TypeError, ValueError, OverflowError):
         raise BadOption(f"{name} must be {expected}, got {value!r}") from None
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 class _BadPart(Exception):
     """A part of a list is of the wrong kind; the argument is that part."""
 
 
-def _each(converter: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Convert every part of a list, and say which one cannot be."""
+def _each(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """Convert every part of a list, or of a text with commas, and say which one cannot be."""
 
     def part(value: Any) -> Any:
         try:
-            return converter(value)
+            if isinstance(value, str) and kind is not str:
+                return read_number(value, kind)
+            if value == "":
+                raise ValueError
+            return _only(kind)(value)
         except (TypeError, ValueError, OverflowError):
             raise _BadPart(value) from None
 
-    return lambda value: tuple(part(item) for item in _parts(value))
+    def parts(value: Any) -> tuple[Any, ...]:
+        if isinstance(value, str):
+            value = [text.strip() for text in value.split(",")] if value.strip() else []
+        return tuple(part(item) for item in (value if isinstance(value, list | tuple) else [value]))
+
+    return parts
 
 
-def _number(value: Any) -> float:
-    """A number of a list, which the command line gives as text."""
-    return float(value if isinstance(value, str) else _only(int | float)(value))
-
-
-def _only(kind: Any) -> Callable[[Any], Any]:
-    """Accept a value that is of a kind already; a truth value is no number."""
+def _only(kind: type) -> Callable[[Any], Any]:
+    """Accept what is of a kind already, in Python or NumPy; a truth value is no number."""
 
     def convert(value: Any) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        value = value.item() if isinstance(value, np.generic) else value
+        fits: Any = (int, float) if kind is float else kind
+        if not isinstance(value, fits) or (isinstance(value, bool) and kind is not bool):
             raise TypeError
-        return value
+        return float(value) + 0.0 if kind is float else value  # -0.0 becomes 0.0
 
     return convert
 
 
+def _table(value: Any) -> dict[str, Any]:
+    table = {_only(str)(key): entry for key, entry in _only(Mapping)(value).items()}
+    return {key: entry + 0.0 if isinstance(entry, float) else entry for key, entry in table.items()}
+
+
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     str(int): ("a whole number", _only(int)),
-    str(float): ("a number", lambda value: float(_only(int | float)(value))),
+    str(float): ("a number", _only(float)),
     str(str): ("text", _only(str)),
     str(str | None): ("text", _only(str)),
     str(bool): ("true or false", _only(bool)),
-    str(tuple[str, ...]): ("names separated by commas", _each(_only(str))),
-    str(tuple[float, ...]): ("numbers such as 10,30", _each(_number)),
-    str(tuple[int, ...]): ("whole numbers such as 0,1,2", _each(lambda part: int(str(part)))),
-    str(Mapping[str, Any]): ("a table", lambda value: dict(_only(Mapping)(value))),
+    str(tuple[str, ...]): ("names separated by commas", _each(str)),
+    str(tuple[float, ...]): ("numbers such as 10,30", _each(float)),
+    str(tuple[int, ...]): ("whole numbers such as 0,1,2", _each(int)),
+    str(Mapping[str, Any]): ("a table", _table),
 }

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import json
 import sys
 
@@ -9,8 +10,8 @@ from fedcore.cli.main import app, main
 from fedcore.config import resolve
 from fedcore.datasets import mnist
 from fedcore.errors import BadOption, DatasetUnavailable
-from fedcore.sources import files as _files
-from fedcore.sources.files import DataFile, Digest, Source
+from fedcore.sources.files import DataFile, Source
+from fedcore.types import ClientData, FederatedDataset
 
 CONTENT = b"images" * 100
 
@@ -27,14 +28,9 @@ def origin(tmp_path, monkeypatch):
     """MNIST is one small file, whose origin is a folder here."""
     served = tmp_path / "origin" / "images.gz"
     served.parent.mkdir()
-    packed = gzip.compress(CONTENT)
-    served.write_bytes(packed)
-    file = DataFile(
-        "images",
-        Digest(len(CONTENT), _files.md5(CONTENT)),
-        Digest(len(packed), _files.md5(packed)),
-        (served.as_uri(),),
-    )
+    served.write_bytes(gzip.compress(CONTENT))
+    md5 = hashlib.md5(CONTENT).hexdigest()
+    file = DataFile("images", len(CONTENT), md5, (served.as_uri(),))
     monkeypatch.setattr(mnist, "SOURCE", Source("mnist", (file,)))
     return served
 
@@ -115,7 +111,8 @@ def test_stats_show_the_papers_row_and_ours_and_a_histogram():
 
 
 def test_a_note_on_the_benchmarks_seed_is_not_shown_for_another(monkeypatch):
-    monkeypatch.setattr(mnist, "client_sizes", lambda **options: [1, 2, 3])
+    data = FederatedDataset({0: ClientData([[0.5]], [0])}, None, 2, [1, 2, 3])
+    monkeypatch.setattr(mnist, "load", lambda *, seed, sigma=2.0: data)
     assert "Seed 7992 was searched for" in ask("data", "stats", "mnist")
     assert "7992" not in ask("data", "stats", "mnist", "--seed", 17112, "--data", "sigma=1.7")
 
@@ -153,9 +150,9 @@ def test_missing_files_are_to_be_fetched_to_where_they_were_looked_for(tmp_path)
         ask("data", "stats", "mnist")
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32])
+@pytest.mark.parametrize("seed", [-1, 2**32, "１", "x", 1.5])
 def test_a_seed_that_is_none_is_one_sentence(seed):
-    with pytest.raises(BadOption, match="seed must be at"):
+    with pytest.raises(BadOption, match="seed must be"):
         ask("data", "stats", "synthetic-1-1", "--seed", seed)
 
 

@@ -185,6 +185,82 @@ def test_a_damaged_job_is_refused_and_the_remedy_works(whole, tmp_path, damage, 
     assert lasting(out) == lasting(whole)
 
 
+STRATEGY = """
+from fedcore import SIT_OUT, LocalPlan, Path, Phase, Strategy
+from fedcore.server.merge import aggregation
+
+
+def build(*, share=1.0):
+    def plan(client, deadline, epochs):
+        return LocalPlan((Phase(1),), Path.PARTIAL) if client.num_samples * share > 60 else SIT_OUT
+
+    return Strategy(plan, aggregation("mean"))
+"""
+SELECTOR = """
+from fedcore.coreset.selectors import uniform
+
+
+def build(*, most=1000):
+    return lambda candidates, budget, generator: uniform.select(
+        candidates, min(most, budget), generator
+    )
+"""
+MODEL = """
+from torch import nn
+
+
+def build(example, num_classes, *, width=2):
+    return nn.Sequential(nn.Linear(example.numel(), width), nn.Linear(width, num_classes))
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Plug-ins of one's own, each with an option of its own."""
+    for name, text in (("sitting", STRATEGY), ("few", SELECTOR), ("wide", MODEL)):
+        (tmp_path / f"{name}.py").write_text(text)
+    return lambda name: str(tmp_path / f"{name}.py")
+
+
+def test_own_options_reach_the_plug_ins_that_take_them(own):
+    experiment = changed(
+        strategies=("fedcore", own("sitting")),
+        selector=own("few"),
+        model=own("wide"),
+        epochs=5,
+        method={"share": 0.0, "most": 3, "width": 7},
+    )
+    federation = prepare(experiment)[0]
+    assert federation.initial["0.weight"].shape == (7, 3)
+    _, runs = run_grid(experiment, None)
+    clients = [
+        (run.strategy, client)
+        for run, records in runs.items()
+        for record in records
+        for client in record.clients
+    ]
+    sizes = [c.coreset_size for name, c in clients if name == "fedcore" and c.coreset_size]
+    assert sizes
+    assert max(sizes) <= 3
+    assert all(client.work == 0 for name, client in clients if name == "sitting")
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ({"shar": 1}, "no method option named 'shar'; did you mean 'share'"),
+        ({"zzz": 1}, "there are most, share, width$"),
+        ({"width": "x"}, "model '.*wide.py' cannot be built: .*; its own options go by --method"),
+    ],
+)
+def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method, sentence):
+    experiment = changed(
+        strategies=(own("sitting"),), selector=own("few"), model=own("wide"), method=method
+    )
+    with pytest.raises(BadOption, match=sentence):
+        prepare(experiment)
+
+
 @pytest.mark.parametrize("name", ["scaffold", "fedbuff"])
 @pytest.mark.parametrize("stopped", [1, 5, 11])
 def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypatch, name, stopped):

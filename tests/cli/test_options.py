@@ -13,11 +13,11 @@ def test_a_command_gets_every_option_it_does_not_leave_out():
         """Do nothing."""
 
     names = set(inspect.signature(command).parameters)
-    assert names == {"own", "data", *option_fields()} - {"strategies"}
+    assert names == {"own", "data", "method", *option_fields()} - {"strategies"}
 
 
 def test_only_what_was_typed_counts():
-    experiment = experiment_from({"rounds": 4, "epochs": None, "data": []}, None)
+    experiment = experiment_from({"rounds": "4", "epochs": None, "data": []}, None)
     assert experiment.rounds == 4
     assert experiment.epochs == 10
 
@@ -32,6 +32,39 @@ def test_data_options_of_file_and_command_line_are_merged(tmp_path):
     path.write_text("[data]\nclients = 4\ndimension = 9\n")
     experiment = experiment_from({"data": ["clients=5"]}, path)
     assert experiment.data == {"clients": 5, "dimension": 9}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"rounds": "many"}, "rounds must be a whole number, got 'many'"),
+        ({"rounds": "１０"}, "rounds must be a whole number, got '１０'"),
+        ({"learning_rate": "٣"}, "learning_rate must be a number, got '٣'"),
+        ({"rounds": "2.0"}, "rounds must be a whole number, got '2.0'"),
+        ({"capability_std": "inf"}, "capability_std must be at least 0, got inf"),
+    ],
+)
+def test_a_number_is_written_in_the_digits_that_we_write(given, sentence):
+    with pytest.raises(BadOption, match=sentence):
+        experiment_from(given, None)
+
+
+def test_numbers_are_read_and_minus_nothing_is_nothing():
+    experiment = experiment_from({"rounds": "4", "capability_std": "-0.0"}, None)
+    assert (experiment.rounds, str(experiment.capability_std)) == (4, "0.0")
+
+
+def test_own_options_of_a_method_are_a_table_like_those_of_the_data(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("[method]\nrho = 0.5\nname = 'x'\n")
+    assert experiment_from({"method": ["rho=1"]}, path).method == {"rho": 1, "name": "x"}
+
+
+def test_a_table_of_the_file_is_one_also_where_the_command_line_adds_to_it(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("data = [[1]]\n")
+    with pytest.raises(BadOption, match="data must be a table"):
+        experiment_from({"data": ["clients=5"]}, path)
 
 
 def test_a_data_option_without_a_value_is_refused():

@@ -116,7 +116,7 @@ def test_a_budget_above_n_is_everything():
         ((np.array(["a", "b"]), 1), {}, BadData, "gradients must be numbers"),
         ((points(), 0), {}, BadOption, "budget must be at least 1, got 0"),
         ((points(), -2), {}, BadOption, "budget must be at least 1, got -2"),
-        ((points(), 2.5), {}, BadOption, "budget must be a whole number of samples, got 2.5"),
+        ((points(), 2.5), {}, BadOption, "budget must be a whole number, got 2.5"),
         ((points(), True), {}, BadOption, "budget must be a whole number"),
         ((points(), 5), {"labels": np.zeros(7)}, BadData, r"labels must be one value per sample"),
         ((points(), 5), {"selector": "craigg"}, UnknownPlugin, "did you mean 'craig'"),
@@ -291,14 +291,21 @@ class Tokens(nn.Module):
     [
         ({}, {"batch_size": 0}, BadOption, "batch_size must be at least 1, got 0"),
         ({}, {"batch_size": -1}, BadOption, "batch_size must be at least 1, got -1"),
-        ({}, {"batch_size": 1.5}, BadOption, "batch_size must be a whole number of samples"),
+        ({}, {"batch_size": 1.5}, BadOption, "batch_size must be a whole number"),
         ({}, {"proxy": "input", "batch_size": 0}, BadOption, "batch_size must be at least 1"),
         ({"budget": 0}, {}, BadOption, "budget must be at least 1, got 0"),
         ({"data": (points()[:0], [])}, {}, BadData, "at least one sample, got none"),
         ({"data": (points()[:0], [])}, {"proxy": "input"}, BadData, "at least one sample"),
         ({"labels": np.full(50, 3)}, {}, BadData, "labels must be from 0 to 2.*got 3"),
         ({"labels": np.full(50, -100)}, {}, BadData, "labels must be from 0 to 2.*got -100"),
-        ({"labels": np.zeros(50)}, {}, BadData, "labels must be whole numbers, got torch.float64"),
+        (
+            {"labels": np.zeros(50) + 0.5},
+            {},
+            BadData,
+            "labels of the dataset must be whole numbers, got 0.5",
+        ),
+        ({"model": nn.LazyLinear(3)}, {}, BadOption, "a parameter without a shape yet"),
+        ({"model": nn.Linear(4, 3, device="meta")}, {}, BadOption, "parameter on the meta device"),
         ({"data": (points(), np.zeros(50, int), 1)}, {}, BadData, "got a tuple of 3"),
         ({"model": nn.Identity()}, {}, BadOption, "needs a model with an nn.Linear"),
         ({"model": nn.Conv2d(1, 2, 3)}, {}, BadOption, "without one; use proxy 'input'"),
@@ -320,3 +327,11 @@ def test_a_bad_model_or_dataset_is_one_sentence(arguments, options, error, sente
     data = arguments.get("data", (points(), arguments.get("labels", np.arange(50) % 3)))
     with pytest.raises(error, match=sentence):
         coreset_for(arguments.get("model", model()), data, arguments.get("budget", 5), **options)
+
+
+def test_a_loader_that_drops_the_last_batch_is_refused_since_weights_would_not_sum_to_n():
+    data = TensorDataset(torch.from_numpy(points()), torch.from_numpy(np.arange(50) % 3))
+    with pytest.raises(BadOption, match=r"give its .dataset, or a loader with drop_last=False"):
+        coreset_for(model(), DataLoader(data, batch_size=7, drop_last=True), 5)
+    found = coreset_for(model(), DataLoader(data, batch_size=7), 5)
+    assert float(found.weights.sum()) == 50

@@ -3,7 +3,6 @@ import pytest
 from fedcore.datasets import fashion_mnist, mnist
 from fedcore.errors import BadOption
 from fedcore.sources import benchmark as _benchmark
-from fedcore.sources.statistics import spread_of
 
 
 def test_small_files_of_the_same_format_load(image_source, monkeypatch):
@@ -11,14 +10,13 @@ def test_small_files_of_the_same_format_load(image_source, monkeypatch):
     monkeypatch.setattr(fashion_mnist, "SOURCE", source)
     benchmark = _benchmark.find("fashion-mnist")
     dataset = benchmark.load(seed=1, data_dir=directory, options={"clients": 20})
-    sizes = benchmark.client_sizes(seed=1, data_dir=directory, options={"clients": 20})
     assert len(dataset.clients) == 20
-    assert sum(sizes) == len(dataset.test) + sum(map(len, dataset.clients.values()))
+    assert sum(dataset.sizes) == len(dataset.test) + sum(map(len, dataset.clients.values()))
 
 
 def test_the_real_files_load(real_data):
-    found = spread_of(fashion_mnist.client_sizes(data_dir=real_data("fashion-mnist")))
-    assert (found.clients, found.samples) == (1000, 69_036)
+    sizes = fashion_mnist.load(data_dir=real_data("fashion-mnist")).sizes
+    assert (len(sizes), sum(sizes)) == (1000, 69_036)
 
 
 def test_it_is_trained_like_mnist_with_a_seed_nobody_searched_for():

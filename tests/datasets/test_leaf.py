@@ -31,7 +31,7 @@ def test_train_and_test_folders_are_taken_as_they_are(tmp_path):
     assert [len(data) for data in dataset.clients.values()] == [4, 2]
     assert dataset.test.x[:, 0].tolist() == [50.0, 60.0, 61.0]
     assert dataset.num_classes == 3
-    assert leaf.client_sizes(data_dir=tmp_path) == [5, 4]
+    assert list(dataset.sizes) == [5, 4]
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -42,7 +42,7 @@ def test_files_without_a_split_are_split_by_a_seed(tmp_path, single):
     assert [len(data) for data in dataset.clients.values()] == [16, 1]
     seen = torch.cat([dataset.clients[0].x[:, 0], dataset.test.x[:, 0]])
     assert sorted(seen.tolist()) == list(range(20))
-    assert leaf.client_sizes(data_dir=place, seed=1) == [20, 1]
+    assert list(dataset.sizes) == [20, 1]
     again, other = (leaf.load(data_dir=place, seed=seed, train=0.8) for seed in (1, 2))
     assert torch.equal(dataset.test.x, again.test.x)
     assert not torch.equal(dataset.test.x, other.test.x)
@@ -74,12 +74,13 @@ def test_inputs_take_the_shape_that_is_asked_for(tmp_path):
     [
         ({"shape": "3x3"}, "shape must have as many numbers as an input, which is 4"),
         ({"shape": "2by2"}, "shape must look like 1x28x28, got '2by2'"),
-        ({"shape": "0x4"}, "shape must look like"),
+        ({"shape": "0x4"}, "shape must have as many numbers as an input"),
         ({"train": 0}, "train must be a share above 0"),
         ({"train": 1.5}, "train must be a share above 0"),
         ({"train": "most"}, "train must be a share above 0"),
-        ({"classes": -1}, "classes must be a whole number"),
-        ({"seed": -1}, "seed must be a whole number"),
+        ({"classes": -1}, "classes must be at least 0, got -1"),
+        ({"classes": 2.5}, "classes must be a whole number"),
+        ({"shape": "２x2"}, "shape must look like"),
     ],
 )
 def test_bad_options_are_refused(tmp_path, options, why):
@@ -91,8 +92,8 @@ def test_bad_options_are_refused(tmp_path, options, why):
 @pytest.mark.parametrize(
     ("users", "why"),
     [
-        ({"ann": numbers(3), "bob": ([[1, 2]], [0])}, "different shapes or kinds"),
-        ({"ann": numbers(3), "bob": (["abcd"], ["e"])}, "different shapes or kinds"),
+        ({"ann": numbers(3), "bob": ([[1, 2]], [0])}, r"user 'bob' has inputs of shape \[2\]"),
+        ({"ann": numbers(3), "bob": (["abcd"], ["e"])}, "and type uint8, but user 'ann' of shape"),
         ({"ann": ([], [])}, "no user with a sample to train on"),
         ({}, "no user with a sample to train on"),
     ],

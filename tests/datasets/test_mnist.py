@@ -1,9 +1,9 @@
+import numpy as np
 import pytest
 
 from fedcore.datasets import mnist
 from fedcore.errors import BadOption
 from fedcore.sources import benchmark as _benchmark
-from fedcore.sources.statistics import spread_of
 
 
 @pytest.mark.parametrize(
@@ -15,17 +15,16 @@ from fedcore.sources.statistics import spread_of
     ],
 )
 def test_real_draws_have_the_known_statistics(real_data, sigma, seed, samples, std, most):
-    sizes = mnist.client_sizes(data_dir=real_data("mnist"), sigma=sigma, seed=seed)
-    found = spread_of(sizes)
-    assert (found.clients, found.samples, found.most) == (1000, samples, most)
-    assert found.std == pytest.approx(std, abs=0.005)
+    sizes = mnist.load(data_dir=real_data("mnist"), sigma=sigma, seed=seed).sizes
+    assert (len(sizes), sum(sizes), max(sizes)) == (1000, samples, most)
+    assert np.std(sizes) == pytest.approx(std, abs=0.005)
 
 
 def test_the_real_default_is_the_one_that_was_searched_for(real_data):
     dataset = mnist.load(data_dir=real_data("mnist"))
-    train = spread_of([len(data) for data in dataset.clients.values()])
-    assert (train.clients, train.samples) == (1000, 61_667)
-    assert train.std == pytest.approx(144.67, abs=0.005)
+    train = [len(data) for data in dataset.clients.values()]
+    assert (len(train), sum(train)) == (1000, 61_667)
+    assert np.std(train) == pytest.approx(144.67, abs=0.005)
     assert len(dataset.test) == 69_035 - 61_667
     assert dataset.test.x.shape[1:] == (1, 28, 28)
     assert set(dataset.clients[999].y.tolist()) == {9, 0}
@@ -41,8 +40,7 @@ def test_small_files_of_the_same_format_load(image_source, monkeypatch):
         seed=1, data_dir=directory, options={"clients": 20, "sigma": 1.5}
     )
     assert len(dataset.clients) == 20
-    sizes = mnist.client_sizes(seed=1, data_dir=directory, clients=20, sigma=1.5)
-    assert sum(sizes) == len(dataset.test) + sum(map(len, dataset.clients.values()))
+    assert sum(dataset.sizes) == len(dataset.test) + sum(map(len, dataset.clients.values()))
 
 
 @pytest.mark.parametrize("preset", ["paper", "authors-code"])

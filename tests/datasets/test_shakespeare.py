@@ -1,9 +1,11 @@
 import gzip
+import hashlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,9 +13,7 @@ from fedcore.datasets import shakespeare
 from fedcore.errors import BadData, BadOption
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources import characters as _characters
-from fedcore.sources import files as _files
 from fedcore.sources.files import DataFile, Source
-from fedcore.sources.statistics import spread_of
 
 ROLES = {
     "HAMLET": "The quick brown fox jumps over the lazy dog, and then some more happens to it. " * 3,
@@ -35,8 +35,9 @@ def as_text(roles: dict[str, str]) -> str:
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     content = as_text(ROLES).encode()
-    raw = _files.Digest(len(content), _files.md5(content))
-    source = Source("shakespeare", (DataFile(shakespeare.TEXT, raw, None, ("http://none",)),))
+    md5 = hashlib.md5(content).hexdigest()
+    file = DataFile(shakespeare.TEXT, len(content), md5, ("http://none",))
+    source = Source("shakespeare", (file,))
     monkeypatch.setattr(shakespeare, "SOURCE", source)
     (tmp_path / "shakespeare").mkdir()
     (tmp_path / "shakespeare" / f"{shakespeare.TEXT}.gz").write_bytes(
@@ -45,17 +46,21 @@ def small(tmp_path, monkeypatch):
     return tmp_path
 
 
+def sizes(directory: Path, samples: int) -> list[int]:
+    return list(shakespeare.load(seed=1, data_dir=directory, samples=samples).sizes)
+
+
 def texts(seed: int, directory: Path, samples: int) -> list[str]:
     return list(shakespeare.drawn_roles(seed, directory, samples).values())
 
 
 def test_roles_are_drawn_until_there_are_enough_samples(small):
-    everything = shakespeare.client_sizes(seed=1, data_dir=small, samples=0)
+    everything = sizes(small, 0)
     assert len(everything) == 2  # Yorick has 80 characters: no window has a next one
-    assert shakespeare.client_sizes(seed=1, data_dir=small, samples=everything[0]) == everything[:1]
-    some = shakespeare.client_sizes(seed=1, data_dir=small, samples=everything[0] + 5)
+    assert sizes(small, everything[0]) == everything[:1]
+    some = sizes(small, everything[0] + 5)
     assert some == [everything[0], 5]
-    assert sum(shakespeare.client_sizes(seed=1, data_dir=small, samples=10**6)) == sum(everything)
+    assert sum(sizes(small, 10**6)) == sum(everything)
 
 
 def test_every_sample_is_a_window_and_what_follows_it(small):
@@ -84,7 +89,7 @@ def test_training_and_test_samples_are_all_samples_once(small):
 
 
 def test_a_role_with_one_sample_goes_and_one_with_two_trains_on_one(small):
-    first = shakespeare.client_sizes(seed=1, data_dir=small, samples=0)[0]
+    first = sizes(small, 0)[0]
     dataset = shakespeare.load(seed=1, data_dir=small, samples=first + 1)
     assert len(dataset.clients) == 1
     dataset = shakespeare.load(seed=1, data_dir=small, samples=first + 2)
@@ -116,14 +121,8 @@ def test_a_damaged_text_is_refused_by_name(small):
 
 @pytest.mark.parametrize("samples", [-1, 1, 2.5, "all"])
 def test_a_bad_number_of_samples_is_refused(samples):
-    with pytest.raises(BadOption, match="samples must be at least 2, or 0 for all"):
+    with pytest.raises(BadOption, match=r"samples must be (a whole number|at least)"):
         shakespeare.load(samples=samples)
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32, 0.5])
-def test_a_bad_seed_is_refused(seed):
-    with pytest.raises(BadOption, match="seed must be a whole number"):
-        shakespeare.load(seed=seed)
 
 
 def test_hyperparameters_are_the_papers_and_the_authors():
@@ -146,17 +145,17 @@ def test_the_real_draw_is_roles_143(real_data):
         expected = json.load(file)["roles"]
     drawn = shakespeare.drawn_roles(shakespeare.SEED, directory, shakespeare.SAMPLES)
     assert list(drawn.items()) == list(expected.items())
-    found = spread_of(shakespeare.client_sizes(data_dir=directory))
-    assert (found.clients, found.samples, found.least, found.most) == (143, 517_106, 3, 41_305)
-    assert found.mean == pytest.approx(3616.13, abs=0.005)
-    assert found.std == pytest.approx(6807.69, abs=0.005)
+    found = shakespeare.load(data_dir=directory).sizes
+    assert (len(found), sum(found), min(found), max(found)) == (143, 517_106, 3, 41_305)
+    assert np.mean(found) == pytest.approx(3616.13, abs=0.005)
+    assert np.std(found) == pytest.approx(6807.69, abs=0.005)
 
 
 def test_the_real_split_has_the_known_statistics(real_data):
     dataset = shakespeare.load(data_dir=real_data("shakespeare"))
-    train = spread_of([len(data) for data in dataset.clients.values()])
-    assert (train.clients, train.samples) == (143, 413_627)
-    assert train.std == pytest.approx(5446.14, abs=0.005)
+    train = [len(data) for data in dataset.clients.values()]
+    assert (len(train), sum(train)) == (143, 413_627)
+    assert np.std(train) == pytest.approx(5446.14, abs=0.005)
     assert len(dataset.test) == 517_106 - 413_627
 
 

@@ -58,7 +58,7 @@ def test_names(suffix, expected):
     assert tuple(parse(suffix).values()) == expected
 
 
-@pytest.mark.parametrize("suffix", ["1", "a-b", "1-1-1", "1_1"])
+@pytest.mark.parametrize("suffix", ["1", "a-b", "1-1-1", "1_1", "１-1"])
 def test_a_name_that_is_none_is_refused(suffix):
     with pytest.raises(BadOption, match=f"got 'synthetic-{suffix}'"):
         parse(suffix)

@@ -1,5 +1,7 @@
 """Every example runs as its first lines say."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +41,41 @@ def test_who_has_no_time_for_a_sample_sits_out():
     strategy = plugins.load("strategy", str(ROOT / "examples" / "own_strategy.py")).build()
     assert strategy.plan(ClientProfile(100, 1.0), 0.5, 10) == SIT_OUT
     assert strategy.plan(ClientProfile(100, 1.0), 7.0, 10).work(100) == 7
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "fedcore", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+def test_the_own_dataset_is_a_benchmark(tmp_path):
+    out = tmp_path / "job"
+    result = command(
+        "compare", "--benchmark", "examples/own_dataset.py", "--strategies", "fedavg,fedcore",
+        "--rounds", 2, "--epochs", 2, "--stragglers", 30, "--no-plots", "--out", out,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    results = json.loads((out / "summary.json").read_text())["results"]
+    assert {row["benchmark"] for row in results} == {"own_dataset"}
+    assert all(row["final_test_accuracy"] > 0.8 for row in results)
+
+
+def test_a_table_in_a_file_is_dealt_out_by_a_column(tmp_path):
+    rows = [
+        f"{town},{n},{n * n},{'even' if n % 2 == 0 else 'odd'}" for town in "ab" for n in range(9)
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(["town,x,y,kind", *rows]))
+    data = ("file=" + str(tmp_path / "table.csv"), "by=town", "label=kind", "train=1")
+    options = [part for text in data for part in ("--data", text)]
+    result = command("data", "stats", "examples/own_dataset.py", *options)
+    assert result.returncode == 0, result.stderr
+    assert "Table 1, own_dataset" in result.stdout
+    here = next(line for line in result.stdout.splitlines() if "here" in line)
+    assert [cell.strip() for cell in here.split("│")[2:5]] == ["2", "18", "9.00"]

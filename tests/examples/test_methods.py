@@ -12,7 +12,7 @@ import torch
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.records import RunKey
-from fedcore.server.method import Draw
+from fedcore.server.method import Draw, Sampler, Strategy
 from fedcore.server.state import ServerState, to_snapshot
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.rounds import simulate_rounds
@@ -40,7 +40,7 @@ def run(federation, strategy, experiment=SMALL, start=None):
 
 
 def by_hand(name, **options):
-    return plugins.build("strategy", name, options)
+    return plugins.build("strategy", name, Strategy, method=options)
 
 
 def untimed(result):
@@ -132,7 +132,7 @@ def test_scaffold_goes_on_from_a_snapshot_as_if_it_had_never_stopped(federation)
 
 def sampled(memory, version=0, count=4):
     sizes = ClientSizes(range(10), [10] * 10)
-    sampler = plugins.build("sampler", OORT, {"explore": 0.25})
+    sampler = plugins.build("sampler", OORT, Sampler, method={"explore": 0.25})
     profiles = dict.fromkeys(range(10), ClientProfile(10, 1.0))
     return sampler, sampler.draw(Draw(count, version, 0, sizes, profiles, memory=memory)), sizes
 

@@ -1,10 +1,11 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from fedcore.errors import BadData, UnknownPlugin
+from fedcore.errors import BadData, BadOption, UnknownPlugin
 from fedcore.models.logistic import LinearClassifier
-from fedcore.sim.federation import check_dataset, federation_from_model, natural_proxy
+from fedcore.sim.federation import check_dataset, federate, federation_from_model
 from fedcore.sources.clients import LazyClients
 from fedcore.types import ClientData, FederatedDataset
 
@@ -27,7 +28,8 @@ def data(x=None, y=None):
         (ClientData(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long)), "client 4 has no samp"),
         (data(y=[0, 1, 2]), "client 4 has label 2; labels must be 0 to 1"),
         (data(y=[0, -1, 1]), "client 4 has label -1"),
-        (data(y=[0.0, 1.0, 1.0]), "labels of client 4 must be one whole number"),
+        (data(y=[0.0, 1.5, 1.0]), "labels of client 4 must be whole numbers, got 1.5 for sample 1"),
+        (data(y=[[0], [1], [1]]), r"labels of client 4 must be one class per sample, got shape"),
     ],
 )
 def test_bad_data_is_refused_by_the_name_of_its_owner(client, sentence):
@@ -38,6 +40,20 @@ def test_bad_data_is_refused_by_the_name_of_its_owner(client, sentence):
 def test_the_test_set_is_checked_too():
     with pytest.raises(BadData, match="the test set has label 5"):
         check_dataset(dataset(data(), data(y=[0, 5, 1])))
+
+
+@pytest.mark.parametrize("classes", [10**9, 0, 2.5, None])
+def test_the_number_of_classes_is_one(classes):
+    with pytest.raises(BadOption, match="the number of classes must be"):
+        check_dataset(FederatedDataset({0: data()}, None, classes))
+
+
+def test_arrays_of_any_precision_become_tensors_that_models_take():
+    arrays = ClientData(np.zeros((3, 2)), np.array([0, 1, 1], np.uint8))
+    for clients in ({4: arrays}, LazyClients([3], lambda client: arrays)):
+        made = check_dataset(FederatedDataset(clients, arrays, 2))
+        for part in (*made.clients.values(), made.test):
+            assert (part.x.dtype, part.y.dtype) == (torch.float32, torch.int64)
 
 
 def test_no_clients_at_all():
@@ -57,19 +73,34 @@ def test_the_initial_model_depends_on_the_seed_alone_and_disturbs_no_other_draw(
     assert not torch.equal(first["linear.weight"], other["linear.weight"])
 
 
+def test_a_named_model_must_take_the_samples_and_score_their_classes(tmp_path):
+    single = ClientData(torch.zeros(3), torch.tensor([0, 1, 1]))  # one number a sample
+    with pytest.raises(
+        BadOption, match=r"model cannot take a batch of inputs \[1\] of type float32"
+    ):
+        federation_from_model(dataset(single), "logistic", 0)
+    path = tmp_path / "three.py"
+    path.write_text("from torch import nn\ndef build(x, classes):\n    return nn.Linear(2, 3)\n")
+    with pytest.raises(BadOption, match=r"three.py' scores 3 classes, but the data has 2"):
+        federation_from_model(dataset(data()), str(path), 0)
+
+
 def test_an_unknown_model_is_refused():
     with pytest.raises(UnknownPlugin, match="did you mean 'logistic'"):
         federation_from_model(dataset(data()), "logistik", 0)
 
 
 def test_linear_models_compare_inputs_and_networks_compare_gradients():
-    assert natural_proxy(LinearClassifier(2, 2)) == "input"
-    assert natural_proxy(nn.Sequential(nn.Flatten(), nn.Linear(2, 2))) == "input"
     network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
-    assert natural_proxy(network) == "last-layer-input"
+    for model, proxy in (
+        (LinearClassifier(2, 2), "input"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(2, 2)), "input"),
+        (network, "last-layer-input"),
+    ):
+        assert federate(dataset(data()), model).proxy == proxy
 
 
-ODD = [torch.zeros(3, 1), torch.zeros(3, 2, dtype=torch.float64), torch.zeros(3, 2).long()]
+ODD = [torch.zeros(3, 1), torch.zeros(3, 2).long()]
 
 
 @pytest.mark.parametrize("odd", ODD)

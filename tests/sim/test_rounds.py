@@ -98,7 +98,7 @@ def test_a_strategy_gets_the_options_it_names(federation):
 def test_a_file_that_builds_no_strategy_is_refused(tmp_path, federation):
     path = tmp_path / "broken.py"
     path.write_text("def build():\n    return 3\n")
-    with pytest.raises(BadOption, match="must return a fedcore Strategy"):
+    with pytest.raises(BadOption, match="must return a Strategy, got a int"):
         build_strategy(str(path), SMALL, "input")
 
 

@@ -9,8 +9,13 @@ import fedcore
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.errors import BadData, BadOption, FedCoreError
 from fedcore.server.merge import all_at_once
-from fedcore.sim.simulate import _count_classes
-from fedcore.task import Task
+from fedcore.sim.federation import count_scores
+
+
+def diverged():
+    model = nn.Linear(3, 2)
+    nn.init.constant_(model.bias, torch.nan)
+    return model
 
 
 def clients(count=5):
@@ -93,7 +98,7 @@ def test_bad_options_are_one_sentence(change, error, sentence):
         ([(np.zeros((0, 4)), np.zeros(0, int))], "client 0 has no samples"),
         ([(np.full((2, 4), np.nan), np.zeros(2, int))], "client 0 has NaN"),
         ([(np.zeros((2, 4)), np.array([0, 7]))], "label 7; labels must be 0 to 1"),
-        ([("text", "more")], "client 0 must be a pair"),
+        ([("text", "more")], "inputs of client 0 must be numbers, got <U4"),
     ],
 )
 def test_bad_clients_are_one_sentence(bad, sentence):
@@ -166,7 +171,9 @@ def test_clients_loaded_on_demand_may_be_arrays_of_any_type(load, model, executo
 
 def test_labels_with_a_fraction_are_refused_when_they_are_loaded():
     data = fedcore.ClientData(np.zeros((3, 4)), np.array([0.0, 1.0, 0.5]))
-    with pytest.raises(BadData, match="labels of client 0 must be one whole number"):
+    with pytest.raises(
+        BadData, match=r"labels of client 0 must be whole numbers, got 0.5 for sample 2"
+    ):
         fedcore.simulate(fedcore.LazyClients([3], lambda client: data), network(), **QUICK)
 
 
@@ -189,8 +196,7 @@ def test_trying_a_model_changes_nothing_of_it():
             return super().forward(x)
 
     model = Counting(4, 2)
-    data = fedcore.ClientData(torch.zeros(3, 4), torch.zeros(3, dtype=torch.long))
-    assert _count_classes([data], Task(model)) == 2
+    assert count_scores(model, torch.zeros(1, 4)) == 2
     assert (model.calls, model.training, modes) == (0, True, [False])
 
 
@@ -213,6 +219,44 @@ def test_what_cannot_be_simulated_is_refused_in_a_sentence(changes, sentence):
     given = {"clients": clients, "model": nn.Linear(3, 2), "rounds": 1, **changes}
     with pytest.raises(FedCoreError, match=sentence):
         fedcore.simulate(**given)
+
+
+BLANK = (np.zeros((5, 3)), np.zeros(5, int))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"clients": [(torch.eye(5).to_sparse(), np.zeros(5))]}, "inputs of client 0 must be a de"),
+        ({"clients": [(torch.eye(5, device="meta"), np.zeros(5))]}, "got a tensor on the meta dev"),
+        ({"clients": [(np.ma.masked_equal(np.eye(5), 1), np.zeros(5))]}, "some that are masked"),
+        (
+            {"clients": [BLANK, (BLANK[0], np.full(5, 10**20, object))]},
+            "labels of client 1 must be",
+        ),
+        (
+            {"test": (torch.eye(5).to_sparse(), np.zeros(5))},
+            "inputs of the test set must be a dens",
+        ),
+        ({"test": (np.zeros((0, 3)), np.zeros(0))}, "the test set has no samples"),
+        ({"model": nn.Sequential(nn.LazyLinear(2))}, r"without a shape yet \(0.weight\); call the"),
+        ({"model": nn.Linear(3, 2, device="meta")}, r"parameter on the meta device \(weight\)"),
+        (
+            {"model": diverged()},
+            r"model has NaN or infinity in a parameter \(bias\) before training",
+        ),
+        ({"capability_std": float("inf")}, "capability_std must be at least 0, got inf"),
+    ],
+)
+def test_what_holds_no_numbers_to_train_with_is_refused_in_a_sentence(changes, sentence):
+    given = {"clients": [BLANK], "model": nn.Linear(3, 2), "rounds": 1, **changes}
+    with pytest.raises(FedCoreError, match=sentence):
+        fedcore.simulate(**given)
+
+
+def test_numbers_of_numpy_are_numbers_and_minus_nothing_is_nothing():
+    options = {"rounds": np.int64(1), "capability_std": -0.0, "learning_rate": np.float32(0.5)}
+    assert len(fedcore.simulate([BLANK], nn.Linear(3, 2), **options).rounds) == 1
 
 
 def test_whole_numbers_for_a_model_of_fractions_are_named():

@@ -1,7 +1,7 @@
 import pytest
 
-from fedcore.errors import BadOption, UnknownPlugin
-from fedcore.sources.benchmark import benchmark_names, find, no_suffix
+from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
+from fedcore.sources.benchmark import benchmark_names, find
 
 
 def test_a_name_carries_options():
@@ -38,22 +38,72 @@ def test_a_hyphen_in_a_datasets_name_is_no_option():
     assert find("fashion-mnist").module.__name__ == "fedcore.datasets.fashion_mnist"
 
 
-def test_sizes_are_counted_as_the_paper_counts():
-    benchmark = find("synthetic-1-1")
-    assert not benchmark.counts_test
-    assert sum(benchmark.client_sizes(seed=0, data_dir=None, options={})) == 20_101
-    assert find("mnist").counts_test
-
-
-def test_sizes_refuse_an_unknown_data_option_too():
-    with pytest.raises(BadOption, match="did you mean 'sigma'"):
-        find("mnist").client_sizes(seed=0, data_dir=None, options={"sigmma": 1})
-
-
 def test_a_dataset_without_variants_has_no_options_in_its_name():
-    assert no_suffix("mnist", "") == {}
-    with pytest.raises(BadOption, match="mnist-0"):
-        no_suffix("mnist", "0")
+    assert find("mnist").options == {}
+    with pytest.raises(BadOption, match="benchmark must be 'mnist', got 'mnist-0'"):
+        find("mnist-0")
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, 2**32, True])
+def test_a_seed_is_one_that_the_legacy_generator_takes(seed):
+    with pytest.raises(BadOption, match="seed must be"):
+        find("synthetic-1-1").load(seed=seed, data_dir=None, options={})
+
+
+@pytest.fixture
+def own(tmp_path):
+    def write(text):
+        (tmp_path / "table.py").write_text("from fedcore.types import *\n" + text)
+        return find(str(tmp_path / "table.py"))
+
+    return write
+
+
+DATA = "FederatedDataset({0: ClientData([[0.5]] * rows, [1] * rows)}, None, 2)"
+
+
+def test_a_file_with_a_function_load_is_a_dataset_named_like_the_file(own):
+    found = own(f"def load(*, seed=0, data_dir=None, rows=3):\n    return {DATA}\n")
+    assert (found.name, found.options, found.hyperparameters("paper")) == ("table", {}, {})
+    assert len(found.load(seed=0, data_dir=None, options={"rows": 5}).clients[0].y) == 5
+    with pytest.raises(BadOption, match="no data option named 'row'; did you mean 'rows'"):
+        found.load(seed=0, data_dir=None, options={"row": 5})
+
+
+def test_a_file_names_the_arguments_it_wants(own):
+    found = own(f"def load(rows=3):\n    return {DATA}\n")
+    assert len(found.load(seed=0, data_dir=None, options={}).clients) == 1
+    found = own(f"def load(**own):\n    rows = own['x'] + own['seed']\n    return {DATA}\n")
+    assert len(found.load(seed=1, data_dir=None, options={"x": 3}).clients[0].y) == 4
+
+
+def test_a_file_may_set_hyperparameters(own):
+    text = "def load(): ...\ndef hyperparameters(preset):\n    return {'rounds': 3}\n"
+    assert own(text).hyperparameters("paper") == {"rounds": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "def load():\n    return open('/none.csv')",
+            r"table.py' failed: FileNotFoundError: .*none",
+        ),
+        ("def load():\n    return {}['x']", "failed: KeyError: 'x'"),
+        ("def load():\n    return 3", "'table' must return a fedcore FederatedDataset, got a int"),
+        ("", "dataset file '.*table.py' has no function 'load'; see examples/"),
+    ],
+)
+def test_a_file_that_does_not_load_is_one_sentence(own, text, sentence):
+    with pytest.raises(FedCoreError, match=sentence):
+        own(text).load(seed=0, data_dir=None, options={})
+
+
+def test_a_failure_of_our_own_is_seen_whole(monkeypatch):
+    found = find("synthetic-1-1")
+    monkeypatch.setattr(found.module, "load", lambda **options: {}["x"])
+    with pytest.raises(KeyError):
+        found.load(seed=0, data_dir=None, options={})
 
 
 @pytest.mark.parametrize(("key", "flag"), [("seed", "--data-seed"), ("data_dir", "--data-dir")])

@@ -57,6 +57,12 @@ def test_what_is_loaded_must_be_client_data():
         LazyClients([2], lambda client: (np.zeros((2, 3)), np.zeros(2)))[0]
 
 
+@pytest.mark.parametrize("sizes", [3, ["a"], [2.5], [float("nan")], [[3]], [None]])
+def test_sizes_are_whole_numbers(sizes):
+    with pytest.raises(BadData, match="sizes must be"):
+        LazyClients(sizes, lambda client: None)
+
+
 @pytest.mark.parametrize("size", [0, -2])
 def test_a_client_without_samples_is_refused_by_name(build_client, size):
     with pytest.raises(BadData, match=f"client 2 has a size of {size}; leave it out"):

@@ -1,5 +1,7 @@
 import gzip
+import hashlib
 import threading
+import urllib.error
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -7,13 +9,13 @@ import pytest
 from fedcore.errors import DatasetUnavailable
 from fedcore.sources import download as _download
 from fedcore.sources import files as _files
-from fedcore.sources.files import DataFile, Digest, Source
+from fedcore.sources.files import DataFile, Source
 
 CONTENT = bytes(range(256)) * 1000
 
 
-def digest(content: bytes) -> Digest:
-    return Digest(len(content), _files.md5(content))
+def made(*urls: str) -> DataFile:
+    return DataFile("text", len(CONTENT), hashlib.md5(CONTENT).hexdigest(), urls)
 
 
 class Origin(ThreadingHTTPServer):
@@ -24,9 +26,8 @@ class Origin(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.ranges: list[str | None] = []
+        self.asked = 0
         self.stop_after: int | None = None  # bytes, then the connection is cut
-        self.ignores_ranges = False
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
@@ -36,22 +37,15 @@ class Handler(BaseHTTPRequestHandler):
     server: Origin
 
     def do_GET(self):
-        asked = self.headers.get("Range")
-        self.server.ranges.append(asked)
+        self.server.asked += 1
         content = self.server.files.get(self.path[1:])
         if content is None:
             self.send_error(404)
             return
-        start = 0 if asked is None or self.server.ignores_ranges else int(asked[6:-1])
-        if start >= len(content):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content[start : start + (self.server.stop_after or len(content))])
+        self.wfile.write(content[: self.server.stop_after])
 
     def log_message(self, *_):
         pass
@@ -71,7 +65,7 @@ def origin():
 
 @pytest.fixture
 def file(origin):
-    return DataFile("text", digest(CONTENT), None, (origin.url("text"),))
+    return made(origin.url("text"))
 
 
 def ignore(*_):
@@ -94,7 +88,7 @@ def test_a_file_is_fetched_whole_and_nothing_else_is_left(file, tmp_path):
 def test_a_gzipped_file_is_fetched_as_published(origin, tmp_path):
     packed = gzip.compress(CONTENT, mtime=0)
     origin.files["text.gz"] = packed
-    file = DataFile("text", digest(CONTENT), digest(packed), (origin.url("text.gz"),))
+    file = made(origin.url("text.gz"))
     source = Source("plays", (file,))
     [(path, _)] = _download.fetch(source, tmp_path, ignore)
     assert path.name == "text.gz"
@@ -105,7 +99,7 @@ def test_what_is_there_is_not_fetched_again(origin, file, tmp_path):
     source = Source("plays", (file,))
     _download.fetch(source, tmp_path, ignore)
     assert _download.fetch(source, tmp_path, ignore) == [(tmp_path / "plays" / "text", False)]
-    assert len(origin.ranges) == 1
+    assert origin.asked == 1
 
 
 def test_a_damaged_file_is_replaced(file, tmp_path):
@@ -119,84 +113,52 @@ def test_a_damaged_file_is_replaced(file, tmp_path):
 def test_a_damaged_twin_goes_when_the_published_form_has_come(origin, tmp_path):
     packed = gzip.compress(CONTENT, mtime=0)
     origin.files["text.gz"] = packed
-    file = DataFile("text", digest(CONTENT), digest(packed), (origin.url("text.gz"),))
+    file = made(origin.url("text.gz"))
     (tmp_path / "plays").mkdir()
     (tmp_path / "plays" / "text").write_bytes(b"damaged")
     _download.fetch(Source("plays", (file,)), tmp_path, ignore)
     assert _files.read(Source("plays", (file,)), "text", tmp_path) == CONTENT
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(origin, file, tmp_path):
+def test_a_download_that_stops_leaves_nothing_and_the_next_one_is_whole(origin, file, tmp_path):
     target = tmp_path / "text"
     origin.stop_after = 100_000
-    with pytest.raises(DatasetUnavailable, match="cannot be downloaded"):
+    with pytest.raises(DatasetUnavailable, match="should hold 256,000 bytes but holds 100,000"):
         _download.download(file, target, ignore)
-    assert not target.exists()
-    assert (tmp_path / "text.partial").stat().st_size == 100_000
+    assert list(tmp_path.iterdir()) == []
     origin.stop_after = None
-    seen = []
-    _download.download(file, target, lambda _, there, total: seen.append(there))
-    assert origin.ranges == [None, "bytes=100000-"]
-    assert seen[0] == 100_000
+    target.with_name("text.partial").write_bytes(b"of an earlier version")
+    _download.download(file, target, ignore)
     assert target.read_bytes() == CONTENT
-    assert not (tmp_path / "text.partial").exists()
-
-
-def test_a_complete_partial_file_needs_no_network(origin, file, tmp_path):
-    (tmp_path / "text.partial").write_bytes(CONTENT)
-    _download.download(file, tmp_path / "text", ignore)
-    assert origin.ranges == []
-    assert (tmp_path / "text").read_bytes() == CONTENT
-
-
-def test_an_origin_that_cannot_resume_starts_over(origin, file, tmp_path):
-    origin.ignores_ranges = True
-    (tmp_path / "text.partial").write_bytes(CONTENT[:5000])
-    _download.download(file, tmp_path / "text", ignore)
-    assert (tmp_path / "text").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("left", [b"another file" * 100, bytes(len(CONTENT)), CONTENT + b"more"])
-def test_a_wrong_start_is_dropped_and_the_whole_is_fetched(file, tmp_path, left):
-    (tmp_path / "text.partial").write_bytes(left)
-    _download.download(file, tmp_path / "text", ignore)
-    assert (tmp_path / "text").read_bytes() == CONTENT
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(origin, file, tmp_path):
     origin.files["text"] = CONTENT[:-1] + b"!"
-    with pytest.raises(DatasetUnavailable, match=r"MD5 \w+ instead of \w+"):
+    with pytest.raises(DatasetUnavailable, match=r"what it serves should have MD5 \w+ but has \w+"):
         _download.download(file, tmp_path / "text", ignore)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_of_another_size_is_refused_before_it_is_downloaded(origin, file, tmp_path):
+def test_a_file_that_is_too_long_is_refused(origin, file, tmp_path):
     origin.files["text"] = CONTENT * 2
-    with pytest.raises(DatasetUnavailable, match="512,000 bytes instead of 256,000"):
+    with pytest.raises(DatasetUnavailable, match="should hold 256,000 bytes but holds more"):
         _download.download(file, tmp_path / "text", ignore)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_next_origin_is_tried(origin, tmp_path):
     urls = (origin.url("nowhere"), origin.url("text"))
-    _download.download(DataFile("text", digest(CONTENT), None, urls), tmp_path / "text", ignore)
+    _download.download(made(*urls), tmp_path / "text", ignore)
     assert (tmp_path / "text").read_bytes() == CONTENT
-
-
-def test_a_start_longer_than_the_origins_file_is_dropped(origin, file, tmp_path):
-    origin.files["text"] = b"short"
-    (tmp_path / "text.partial").write_bytes(CONTENT[:5000])
-    with pytest.raises(DatasetUnavailable, match="5 bytes instead of 256,000"):
-        _download.download(file, tmp_path / "text", ignore)
-    assert not (tmp_path / "text.partial").exists()
 
 
 def test_without_a_network_one_sentence_says_what_where_and_how(tmp_path, monkeypatch):
     def no_network(*_, **__):
-        raise _download.urllib.error.URLError("no route to host")
+        raise urllib.error.URLError("no route to host")
 
     monkeypatch.setattr(_download.urllib.request, "urlopen", no_network)
-    file = DataFile("text", digest(CONTENT), None, ("https://origin.example/text",))
+    file = made("https://origin.example/text")
     with pytest.raises(DatasetUnavailable) as refused:
         _download.fetch(Source("plays", (file,)), tmp_path, ignore)
     message = str(refused.value)

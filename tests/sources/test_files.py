@@ -1,14 +1,15 @@
 import gzip
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from fedcore.errors import BadData, DatasetUnavailable
 from fedcore.sources import files as _files
-from fedcore.sources.files import DataFile, Digest, Source
+from fedcore.sources.files import DataFile, Source
 
 CONTENT = b"to be, or not to be\n" * 40
-FILE = DataFile("text", Digest(len(CONTENT), _files.md5(CONTENT)), None, ("http://origin/text",))
+FILE = DataFile("text", len(CONTENT), hashlib.md5(CONTENT).hexdigest(), ("http://origin/text",))
 SOURCE = Source("plays", (FILE,))
 
 
@@ -56,7 +57,7 @@ def test_a_missing_file_says_what_where_and_how(tmp_path):
 
 
 def test_a_missing_gzipped_file_is_named_as_published(tmp_path):
-    packed = DataFile("text", FILE.raw, Digest(1, "0"), FILE.urls)
+    packed = DataFile("text", FILE.size, FILE.md5, ("http://origin/text.gz",))
     with pytest.raises(DatasetUnavailable, match=r"text\.gz of plays is missing"):
         _files.read(Source("plays", (packed,)), "text", tmp_path)
 

@@ -1,3 +1,4 @@
+import dataclasses
 import struct
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_images_and_labels_must_be_as_many(image_source):
     source, directory = image_source
     train, test = source.file("train-labels-idx1-ubyte"), source.file("t10k-labels-idx1-ubyte")
     swapped = {"train-labels-idx1-ubyte": test, "t10k-labels-idx1-ubyte": train}
-    files = tuple(type(f)(f.name, swapped.get(f.name, f).raw, None, f.urls) for f in source.files)
+    files = tuple(dataclasses.replace(swapped.get(f.name, f), name=f.name) for f in source.files)
     folder = directory / "tiny"
     (folder / "t10k-labels-idx1-ubyte").rename(folder / "kept")
     (folder / "train-labels-idx1-ubyte.gz").rename(folder / "t10k-labels-idx1-ubyte.gz")
@@ -75,8 +76,8 @@ def test_pixels_are_standardised_over_the_pool(image_source):
 
 def test_the_first_nine_tenths_of_a_client_train(image_source):
     source, directory = image_source
-    sizes = _idx.client_sizes(source, data_dir=directory, **OPTIONS)
     dataset = _idx.load(source, data_dir=directory, **OPTIONS)
+    sizes = dataset.sizes
     assert [len(data) for data in dataset.clients.values()] == [int(0.9 * n) for n in sizes]
     assert len(dataset.test) == sum(n - int(0.9 * n) for n in sizes)
     assert dataset.num_classes == 10

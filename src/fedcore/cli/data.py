@@ -8,25 +8,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from numpy.typing import NDArray
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from fedcore import plugins
 from fedcore.cli.consoles import plain_console
 from fedcore.errors import BadOption
-from fedcore.values import LARGEST_LEGACY_SEED, at_least
+from fedcore.values import read_option, read_pairs
 
 if TYPE_CHECKING:
-    from fedcore.sources.benchmark import Benchmark
     from fedcore.sources.download import Report
     from fedcore.sources.files import Source
 
@@ -65,31 +58,34 @@ def fetch(
 ) -> None:
     """Download a dataset's files from their public origin, and check them.
 
-    What is already there and right is kept; an interrupted download goes on where it stopped.
+    What is already there and right is kept.
 
     [bold]Example[/bold]
 
     fedcore data fetch mnist --data-dir ~/data
     """
-    from fedcore.sources import download as _download
+    from fedcore.sources import download
 
-    source = _source(plugins.load("dataset", name))
+    source: Source | None = getattr(plugins.load("dataset", name), "SOURCE", None)
     if source is None:
         raise BadOption(f"{name} has no files to fetch: it is generated, or made from your own")
     console = plain_console()
     with _progress() as report:
-        results = _download.fetch(source, data_dir, report)
+        results = download.fetch(source, data_dir, report)
     for path, is_new in results:
         console.print(f"{'fetched' if is_new else 'already there'}: {path}", soft_wrap=True)
 
 
 @data_app.command()
 def stats(
-    name: Annotated[str, typer.Argument(help="Benchmark, e.g. mnist or synthetic-1-1.")],
+    name: Annotated[str, typer.Argument(help="Benchmark, e.g. mnist; or a .py file of yours.")],
     *,
     data_dir: DataDir = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of the dataset; else the paper's or nearest.")
+        str | None,
+        typer.Option(
+            "--seed", metavar="NUMBER", help="Seed of the dataset; else the paper's or nearest."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
@@ -107,26 +103,27 @@ def stats(
 
     fedcore data stats mnist --seed 17112 --data sigma=1.7 --plot mnist.png
     """
-    from fedcore.cli.options import dataset_options
     from fedcore.report.histogram import draw_histogram, histogram
-    from fedcore.sources import benchmark as _benchmark
+    from fedcore.sim.federation import check_dataset
+    from fedcore.sources.benchmark import find
+    from fedcore.sources.clients import sizes_of
 
-    benchmark = _benchmark.find(name)
-    if seed is None:
-        seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
-    at_least(0, LARGEST_LEGACY_SEED)("seed", seed)
-    options = dataset_options(data or [])
-    sizes = benchmark.client_sizes(seed=seed, data_dir=data_dir, options=options)
+    benchmark = find(name)
+    own_seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
+    number = own_seed if seed is None else read_option("seed", seed, int)
+    options = read_pairs("data", data or [])
+    dataset = check_dataset(benchmark.load(seed=number, data_dir=data_dir, options=options))
+    sizes = list(dataset.sizes) or list(sizes_of(dataset.clients).values())
     console = plain_console()
-    console.print(_table_one(benchmark, sizes))
-    counted = "Training and test samples" if benchmark.counts_test else "Training samples"
-    given = ", ".join(f"{key} {value}" for key, value in {"seed": seed, **options}.items())
-    note = getattr(benchmark.module, "NOTE", "")
-    if seed != getattr(benchmark.module, "SEED", seed):
-        note = ""  # it is about the benchmark's own seed
+    paper = getattr(benchmark.module, "PAPER", {}).get(benchmark.name)
+    console.print(_table_one(benchmark.name, paper, np.asarray(sizes)))
+    counted = "Training and test samples" if dataset.sizes else "Training samples"
+    given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
+    # What is noted is about the benchmark's own seed.
+    note = getattr(benchmark.module, "NOTE", "") if number == own_seed else ""
     console.print(f"{counted}; {given}. {note}".rstrip(), soft_wrap=True)
     console.print()
-    title = f"{name}: samples per client"
+    title = f"{benchmark.name}: samples per client"
     console.print(histogram(sizes, title))
     if plot is not None:
         try:
@@ -136,50 +133,32 @@ def stats(
         console.print(f"Written to {plot}", soft_wrap=True)
 
 
-def _table_one(benchmark: Benchmark, sizes: list[int]) -> Table:
-    from fedcore.sources.statistics import spread_of
-
-    table = Table(title=f"Table 1, {benchmark.name}", title_justify="left")
+def _table_one(name: str, paper: tuple[float, ...] | None, sizes: NDArray[np.int64]) -> Table:
+    """Clients, samples, mean and standard deviation (over n) in the paper's Table 1, and here."""
+    table = Table(title=f"Table 1, {name}", title_justify="left")
     table.add_column("")
     for column in ("clients", "samples", "mean", "std", "least", "median", "most"):
         table.add_column(column, justify="right")
-    paper = getattr(benchmark.module, "PAPER", {}).get(benchmark.name)
     if paper is not None:
-        numbers = (paper.clients, paper.samples, paper.mean, paper.std)
-        table.add_row("paper", *(f"{number:,}" for number in numbers), "", "", "")
-    here = spread_of(sizes)
-    table.add_row(
-        "here",
-        f"{here.clients:,}",
-        f"{here.samples:,}",
-        f"{here.mean:,.2f}",
-        f"{here.std:,.2f}",
-        f"{here.least:,}",
-        f"{here.median:,.0f}",
-        f"{here.most:,}",
-    )
+        table.add_row("paper", *(f"{number:,}" for number in paper), "", "", "")
+    here = (f"{len(sizes):,}", f"{sizes.sum():,}", f"{sizes.mean():,.2f}", f"{sizes.std():,.2f}")
+    spread = (f"{sizes.min():,}", f"{np.median(sizes):,.0f}", f"{sizes.max():,}")
+    table.add_row("here", *here, *spread)
     return table
 
 
 def _state(module: ModuleType, data_dir: Path | None) -> str:
-    from fedcore.sources import files as _files
+    from fedcore.sources.files import find
 
-    source = _source(module)
+    source: Source | None = getattr(module, "SOURCE", None)
     if source is None:
         return "none to fetch"
-    found = [_files.find(source, file.name, data_dir) for file in source.files]
-    present = [path for path in found if path is not None]
-    if len(present) == len(found):
-        return f"in {present[0].parent}"
-    size = sum(
-        file.published.size for file, path in zip(source.files, found, strict=True) if not path
-    )
-    return f"{len(found) - len(present)} of {len(found)} missing, {size / 1e6:.1f} MB to fetch"
-
-
-def _source(module: ModuleType) -> Source | None:
-    source: Source | None = getattr(module, "SOURCE", None)
-    return source
+    found = {file: find(source, file.name, data_dir) for file in source.files}
+    missing = [file for file, path in found.items() if path is None]
+    if not missing:
+        return f"in {next(iter(found.values())).parent}"  # type: ignore[union-attr]
+    size = sum(file.size for file in missing)
+    return f"{len(missing)} of {len(found)} missing, {size / 1e6:.1f} MB to fetch"
 
 
 @contextmanager
@@ -187,15 +166,8 @@ def _progress() -> Iterator[Report]:
     """A bar per file on a terminal; nothing elsewhere."""
     notices = plain_console(stderr=True)
     bars: dict[str, TaskID] = {}
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=notices,
-        disable=not notices.is_terminal,
-    ) as progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=notices, disable=not notices.is_terminal) as progress:
 
         def report(file: str, there: int, total: int) -> None:
             if file not in bars:

@@ -19,6 +19,7 @@ import torch
 from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.config import Experiment
+from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, RunKey
 from fedcore.report.output import OutputFolder
@@ -75,8 +76,11 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     """
     _check_names(experiment.strategies)
     device = choose_device(experiment.device, experiment.executor)
-    _check_plugin("selector", experiment.selector, "select")
-    _check_plugin("model", experiment.model, "build")
+    takers = [("strategy", name) for name in experiment.strategies]
+    takers += [("selector", experiment.selector), ("model", experiment.model)]
+    takers.append(("sampler", experiment.selection))
+    plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
+    selector_of(experiment.selector, tuple(experiment.method.items()))
     dataset = _benchmark.find(experiment.benchmark).load(
         seed=experiment.data_seed,
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
@@ -90,7 +94,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
             there,
         )
     federations = {
-        seed: federation_from_model(dataset, experiment.model, seed) for seed in experiment.seed
+        seed: federation_from_model(dataset, experiment.model, seed, experiment.method)
+        for seed in experiment.seed
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
@@ -107,19 +112,11 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
 def _check_names(strategies: tuple[str, ...]) -> None:
     """Refuse two strategies of one name: results go by it."""
     for first, second in combinations(strategies, 2):
-        if strategy_name(first) == strategy_name(second):
+        if plugins.title(first) == plugins.title(second):
             raise BadOption(
                 f"strategies {first!r} and {second!r} would both be called "
-                f"{strategy_name(first)!r}; rename one file"
+                f"{plugins.title(first)!r}; rename one file"
             )
-
-
-def _check_plugin(kind: str, name: str, function: str) -> None:
-    """Refuse a file that cannot be imported, or has not the function it is used for."""
-    if not callable(getattr(plugins.load(kind, name), function, None)):
-        raise BadOption(
-            f"{kind} file {name!r} has no function {function!r}; add one, or use a name"
-        )
 
 
 def runs_of(experiment: Experiment) -> Iterator[RunKey]:
@@ -127,12 +124,9 @@ def runs_of(experiment: Experiment) -> Iterator[RunKey]:
     for stragglers in experiment.stragglers:
         for strategy in experiment.strategies:
             for seed in experiment.seed:
-                yield RunKey(experiment.benchmark, strategy_name(strategy), stragglers, seed)
-
-
-def strategy_name(strategy: str) -> str:
-    """How a strategy is called in results: a user's file goes by its name."""
-    return Path(strategy).stem if strategy.endswith(".py") else strategy
+                yield RunKey(
+                    plugins.title(experiment.benchmark), plugins.title(strategy), stragglers, seed
+                )
 
 
 def _run(
@@ -143,7 +137,7 @@ def _run(
     tell: Tell,
 ) -> list[RoundRecord]:
     """All rounds of one run; those that are not done yet are trained and written."""
-    source = next(s for s in experiment.strategies if strategy_name(s) == run.strategy)
+    source = next(s for s in experiment.strategies if plugins.title(s) == run.strategy)
     there = len(federation.dataset.clients)
     strategy = build_strategy(source, experiment, federation.proxy, there)
     done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)

@@ -13,6 +13,13 @@ import typer
 from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
 from fedcore.errors import BadOption
 from fedcore.sources import benchmark as _benchmark
+from fedcore.values import convert, read_option, read_pairs
+
+# Options of plug-ins' own: tables in TOML, KEY=VALUE here.
+TABLES = {
+    "data": "Further option of the dataset, e.g. --data clients=100; may be repeated.",
+    "method": "Own option of a strategy, selector or model, e.g. --method rho=0.5; the same.",
+}
 
 
 def with_experiment_options(
@@ -26,7 +33,7 @@ def with_experiment_options(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        added = [_parameter(name) for name in (*option_fields(), "data") if name not in without]
+        added = [_parameter(name) for name in (*option_fields(), *TABLES) if name not in without]
         parameters = [*own, *added]
         command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -49,17 +56,15 @@ def flowing(text: str) -> str:
 def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
     """The experiment that a TOML file and the command line describe together."""
     typed = {name: value for name, value in given.items() if value not in (None, [])}
-    if "data" in typed:
-        typed["data"] = dataset_options(typed["data"])
     from_file = read_toml(config) if config is not None else {}
-    if "data" in typed and isinstance(from_file.get("data"), dict):
-        typed["data"] = {**from_file["data"], **typed["data"]}
+    hints = typing.get_type_hints(Experiment)
+    for name, value in typed.items():
+        if name in TABLES:
+            earlier = convert(name, from_file.get(name, {}), hints[name])
+            typed[name] = {**earlier, **read_pairs(name, value)}
+        elif hints[name] in (int, float):
+            typed[name] = read_option(name, value, hints[name])
     return resolve({**from_file, **typed}, _hyperparameters)
-
-
-def dataset_options(texts: list[str]) -> dict[str, Any]:
-    """Options of a dataset from texts like ``clients=100``."""
-    return dict(_pair(text) for text in texts)
 
 
 def check_folder(out: Path | None, *, overwrite: bool, resume: bool) -> None:
@@ -88,20 +93,18 @@ def _hyperparameters(benchmark: str, preset: str) -> Any:
 def _parameter(name: str) -> inspect.Parameter:
     flag = "--" + name.replace("_", "-")
     kind: Any
-    if name == "data":
-        help_text = "Further option of the dataset, e.g. --data clients=100; may be repeated."
-        kind = Annotated[list[str] | None, typer.Option(flag, help=help_text)]
+    if name in TABLES:
+        kind = Annotated[list[str] | None, typer.Option(flag, help=TABLES[name])]
     else:
-        field = option_fields()[name]
         hint = typing.get_type_hints(Experiment)[name]
         metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
         option = typer.Option(
             flag,
             help=_help(name),
-            rich_help_panel=field.metadata["panel"],
+            rich_help_panel=option_fields()[name].metadata["panel"],
             metavar="PATH" if name == "data_dir" else metavars.get(hint, "LIST"),
         )
-        kind = Annotated[(hint if hint in (int, float, bool) else str) | None, option]
+        kind = Annotated[(bool if hint is bool else str) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
@@ -121,15 +124,3 @@ def _text(value: Any) -> str:
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _pair(text: str) -> tuple[str, int | float | str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise BadOption(f"data must look like KEY=VALUE, as in clients=100, got {text!r}")
-    for kind in (int, float):
-        try:
-            return key, kind(value)
-        except ValueError:
-            continue
-    return key, value

@@ -147,7 +147,7 @@ class Coresets:
         # What is kept belongs to no round, so its stream does not either.
         path = ("coreset", assignment.client_id) if kept else assignment.path("coreset")
         generator = stream(assignment.seed, *path)
-        coreset = build_coreset(candidates, spec.budget, spec.selector, generator)
+        coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
         return Samples(
             coreset.indices.cpu().numpy().astype(np.int64),
             coreset.weights.cpu().numpy().astype(np.float64),

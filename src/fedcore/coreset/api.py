@@ -13,27 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from fedcore.coreset.batches import batches
-from fedcore.coreset.build import build_coreset
+from fedcore import plugins
+from fedcore.arrays import as_labels, as_positions, as_tensor, batches
+from fedcore.coreset.build import build_coreset, selector_of
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.checks import (
-    as_space,
-    check_selector,
-    classes_of,
-    losses_of,
-    positions,
-    time_limit,
-    whole_number,
-)
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients, space_of
 from fedcore.errors import BadData, BadOption
 from fedcore.task import Task
 from fedcore.types import Coreset, Params
+from fedcore.values import time_limit, whole_number
 
 Gradients = Tensor | NDArray[Any] | Metric
-SAMPLES = " of samples"
 
 
 def select_coreset(
@@ -72,20 +64,68 @@ def select_coreset(
     >>> found.indices.tolist(), found.weights.tolist()
     ([1, 4], [3.0, 3.0])
     """
-    space = as_space(gradients)
-    size = whole_number("budget", budget, 1, SAMPLES)
+    space = _space(gradients)
+    size = whole_number("budget", budget, 1)
     candidates = Candidates(
         space,
-        labels=classes_of(labels, space),
-        losses=losses_of(losses, space),
-        start=positions(start, len(space)),
-        seconds=time_limit(seconds),
+        labels=None if labels is None else _beside(space, "labels", as_labels("labels", labels)),
+        losses=None if losses is None else _beside(space, "losses", as_tensor("losses", losses)),
+        start=_start(start, len(space)),
+        seconds=time_limit("seconds", seconds),
     )
-    check_selector(selector, candidates.labels)
+    _check_selector(selector, candidates.labels)
     generator = np.random.default_rng(whole_number("seed", seed, 0))
     found = build_coreset(candidates, size, selector, generator)
     found = replace(found, assignment=found.assignment if assignment else None)
     return found if isinstance(gradients, Tensor | Euclidean | OuterProduct) else _numpy(found)
+
+
+def _space(gradients: Any) -> Metric:
+    """The space that ``gradients`` span: a row a sample, a number a sample, or a space already."""
+    if isinstance(gradients, Euclidean | OuterProduct):
+        space: Metric = gradients
+    else:
+        rows = as_tensor("gradients", gradients)
+        try:
+            space = Euclidean(rows[:, None] if rows.ndim == 1 else rows)
+        except ValueError as error:
+            raise BadData(str(error).replace("points", "gradients", 1)) from None
+    if len(space) == 0:
+        raise BadData("gradients must hold at least one sample, got none")
+    return space
+
+
+def _beside(space: Metric, name: str, values: Tensor) -> Tensor:
+    if values.shape != (len(space),):
+        raise BadData(
+            f"{name} must be one value per sample ({len(space)}), got shape {tuple(values.shape)}"
+        )
+    missing = torch.isnan(values).nonzero()  # which cannot be compared
+    if len(missing):
+        raise BadData(f"{name} must be numbers, got nan for sample {int(missing[0])}")
+    return values.to(space.factors[0].device)
+
+
+def _start(start: Any, count: int) -> Tensor | None:
+    if start is None:
+        return None
+    try:
+        found = as_positions("start", start, count)
+    except BadData as error:
+        raise BadOption(f"{error}; give the indices of a coreset") from None
+    return found if len(found) else None
+
+
+def _check_selector(selector: Any, labels: Tensor | None) -> None:
+    """Refuse a selector that does not exist, or that looks at labels where there are none."""
+    if not isinstance(selector, str):
+        raise BadOption(
+            f"selector must be a name or the path of a .py file, got {selector!r}; "
+            f"there are {', '.join(plugins.names('selector'))}"
+        )
+    selector_of(selector)
+    if labels is None and getattr(plugins.load("selector", selector), "NEEDS_LABELS", False):
+        raise BadOption(f"selector {selector!r} needs labels; pass labels=, or use 'kmedoids'")
 
 
 def _numpy(found: Coreset) -> Coreset[NDArray[Any]]:
@@ -124,8 +164,8 @@ def coreset_for(
     """
     if proxy not in PROXIES:
         raise BadOption(f"proxy must be one of {', '.join(PROXIES)}, got {proxy!r}")
-    whole_number("budget", budget, 1, SAMPLES)  # before the pass, which takes a while
-    size = whole_number("batch_size", batch_size, 1, SAMPLES)
+    whole_number("budget", budget, 1)  # before the pass, which takes a while
+    size = whole_number("batch_size", batch_size, 1)
     if proxy == STATIC:
         inputs, labels = zip(*batches(dataset, size), strict=True)
         options = {"labels": torch.cat(labels), **options}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -11,9 +13,15 @@ from fedcore.coreset.candidates import Candidates, Select
 from fedcore.errors import BadOption
 from fedcore.types import Coreset, Generator
 
+Options = tuple[tuple[str, Any], ...]  # of a selector's own, by name
+
 
 def build_coreset(
-    candidates: Candidates, budget: int, selector: str, generator: Generator
+    candidates: Candidates,
+    budget: int,
+    selector: str,
+    generator: Generator,
+    options: Options = (),
 ) -> Coreset:
     """At most ``budget`` of the candidates, with weights that sum to their number n.
 
@@ -24,10 +32,18 @@ def build_coreset(
         everything = torch.arange(size, device=candidates.space.factors[0].device)
         ones = torch.ones(size, dtype=torch.float64, device=everything.device)
         return Coreset(everything, ones, 0.0, 0.0, everything)
-    select: Select = plugins.load("selector", selector).select
-    coreset = select(candidates, budget, generator)
+    coreset = selector_of(selector, options)(candidates, budget, generator)
     _check(coreset, size, budget, selector)
     return coreset
+
+
+def selector_of(name: str, options: Options = ()) -> Select:
+    """The function of a selector: what its ``build`` makes of options, else its ``select``."""
+    if hasattr(plugins.load("selector", name), "build"):
+        built: Select = plugins.build("selector", name, Callable, method=dict(options))
+        return built
+    select: Select = plugins.function("selector", name, "select")
+    return select
 
 
 def _check(coreset: Coreset, size: int, budget: int, selector: str) -> None:

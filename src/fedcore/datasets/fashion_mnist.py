@@ -11,33 +11,18 @@ from typing import Any
 
 from fedcore.datasets import mnist
 from fedcore.sources import idx as _idx
-from fedcore.sources.benchmark import no_suffix
-from fedcore.sources.files import Digest
 from fedcore.types import FederatedDataset
 
-BENCHMARKS = ("fashion-mnist",)
 SEED = 0
 
 # The raw checksums are of what the published archives unpack to.
 SOURCE = _idx.source(
     "fashion-mnist",
     {
-        "train-images-idx3-ubyte": (
-            Digest(47_040_016, "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
-            Digest(26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        ),
-        "train-labels-idx1-ubyte": (
-            Digest(60_008, "9018921c3c673c538a1fc5bad174d6f9"),
-            Digest(29_515, "25c81989df183df01b3e8a0aad5dffbe"),
-        ),
-        "t10k-images-idx3-ubyte": (
-            Digest(7_840_016, "8181f5470baa50b63fa0f6fddb340f0a"),
-            Digest(4_422_102, "bef4ecab320f06d8554ea6380940ec79"),
-        ),
-        "t10k-labels-idx1-ubyte": (
-            Digest(10_008, "15d484375f8d13e6eb1aabb0c3f46965"),
-            Digest(5_148, "bb300cfdad3c16e7a12a480ee83cd310"),
-        ),
+        "train-images-idx3-ubyte": (47_040_016, "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+        "train-labels-idx1-ubyte": (60_008, "9018921c3c673c538a1fc5bad174d6f9"),
+        "t10k-images-idx3-ubyte": (7_840_016, "8181f5470baa50b63fa0f6fddb340f0a"),
+        "t10k-labels-idx1-ubyte": (10_008, "15d484375f8d13e6eb1aabb0c3f46965"),
     },
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",
@@ -49,11 +34,6 @@ def hyperparameters(preset: str) -> dict[str, Any]:
     return {**mnist.HYPERPARAMETERS, "data_seed": SEED}
 
 
-def parse(suffix: str) -> dict[str, Any]:
-    """There is one Fashion-MNIST; its options go by ``--data``."""
-    return no_suffix("fashion-mnist", suffix)
-
-
 def load(
     *,
     seed: int = SEED,
@@ -63,14 +43,3 @@ def load(
 ) -> FederatedDataset:
     """Standardised images [m, 1, 28, 28], two kinds per client; options as for MNIST."""
     return _idx.load(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)
-
-
-def client_sizes(
-    *,
-    seed: int = SEED,
-    data_dir: Path | None = None,
-    sigma: float = mnist.SIGMA,
-    clients: int = 1_000,
-) -> list[int]:
-    """Samples of each client, training and test together."""
-    return _idx.client_sizes(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)

@@ -15,35 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcore.arrays import check_alike
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
 from fedcore.sources import characters as _characters
-from fedcore.sources.benchmark import no_suffix
 from fedcore.sources.leaf_json import read_users
 from fedcore.types import ClientData, FederatedDataset
-
-BENCHMARKS = ("leaf",)
+from fedcore.values import whole_number
 
 Users = dict[str, ClientData]
-
-_HYPERPARAMETERS: dict[str, Any] = {
-    "model": "logistic",
-    "rounds": 100,
-    "epochs": 10,
-    "batch_size": 8,
-    "learning_rate": 0.03,
-    "clients_per_round": 10,
-    "fedprox_mu": 0.1,
-}
 
 
 def hyperparameters(preset: str) -> dict[str, Any]:
     """A start for data nobody knows: the paper's for MNIST, with fewer clients a round."""
-    return dict(_HYPERPARAMETERS)
-
-
-def parse(suffix: str) -> dict[str, Any]:
-    """The data is named by ``--data-dir``, not by the benchmark's name."""
-    return no_suffix("leaf", suffix)
+    return {"model": "logistic", "learning_rate": 0.03}
 
 
 def load(
@@ -63,34 +47,20 @@ def load(
         shape: of one input, as in ``1x28x28``; left out, as the files have it.
         classes: how many; left out, one more than the largest label.
     """
-    _check(train, classes, seed)
+    if not isinstance(train, int | float) or not 0 < train <= 1:
+        raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
+    whole_number("classes", classes, 0)
     training, held_out = _read(data_dir, train, seed)
-    form = _parse_shape(shape)
-    clients = [_reshape(name, data, form) for name, data in training.items()]
-    tests = [_reshape(name, data, form) for name, data in held_out.items()]
-    forms = {(tuple(data.x.shape[1:]), data.x.dtype) for data in (*clients, *tests)}
-    if len(forms) > 1:
-        raise BadData(
-            f"{str(data_dir)!r} has inputs of different shapes or kinds among its users, such as "
-            f"{' and '.join(sorted(str(list(size)) for size, _ in forms)[:2])}; they need one"
-        )
+    first_name, first = next(iter(training.items()))
+    for name, data in (*training.items(), *held_out.items()):
+        check_alike(f"user {name!r}", data.x, f"user {first_name!r}", first.x)
+    form = _parse_shape(shape, first.x[0].numel())
+    clients = [_reshape(data, form) for data in training.values()]
+    tests = [_reshape(data, form) for data in held_out.values()]
+    sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
     return FederatedDataset(
-        dict(enumerate(clients)), _pool(tests), classes or _count_classes(clients + tests)
+        dict(enumerate(clients)), _pool(tests), classes or _count_classes(clients + tests), sizes
     )
-
-
-def client_sizes(
-    *,
-    seed: int = 0,
-    data_dir: Path | None = None,
-    train: float = 0.9,
-    shape: str = "",
-    classes: int = 0,
-) -> list[int]:
-    """Samples of each user, training and test together."""
-    _check(train, classes, seed)
-    training, held_out = _read(data_dir, train, seed)
-    return [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
 
 
 def _read(data_dir: Path | None, train: float, seed: int) -> tuple[Users, Users]:
@@ -142,22 +112,23 @@ def _split(users: Users, train: float, seed: int) -> tuple[Users, Users]:
     return training, held_out
 
 
-def _reshape(name: str, data: ClientData, form: tuple[int, ...] | None) -> ClientData:
-    if form is None:
-        return data
-    if data.x[0].numel() != math.prod(form):
-        raise BadOption(
-            f"shape must have as many numbers as an input, which is {data.x[0].numel()} for user "
-            f"{name!r}, got {'x'.join(map(str, form))}"
-        )
-    return ClientData(data.x.reshape(-1, *form), data.y)
+def _reshape(data: ClientData, form: tuple[int, ...] | None) -> ClientData:
+    return data if form is None else ClientData(data.x.reshape(-1, *form), data.y)
 
 
-def _parse_shape(shape: str) -> tuple[int, ...] | None:
-    parts = str(shape).split("x") if shape else []
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+def _parse_shape(shape: str, numbers: int) -> tuple[int, ...] | None:
+    """The shape that ``1x28x28`` says; an input has as many ``numbers``."""
+    if not shape:
+        return None
+    parts = str(shape).split("x")
+    if not all(part.isascii() and part.isdigit() for part in parts):
         raise BadOption(f"shape must look like 1x28x28, got {shape!r}")
-    return tuple(map(int, parts)) or None
+    form = tuple(map(int, parts))
+    if math.prod(form) != numbers:
+        raise BadOption(
+            f"shape must have as many numbers as an input, which is {numbers}, got {shape}"
+        )
+    return form
 
 
 def _pool(tests: list[ClientData]) -> ClientData | None:
@@ -170,12 +141,3 @@ def _count_classes(data: list[ClientData]) -> int:
     if data[0].x.dtype == torch.uint8:  # characters: a class for each symbol, seen or not
         return _characters.SIZE
     return max(int(part.y.max()) for part in data) + 1
-
-
-def _check(train: float, classes: int, seed: int) -> None:
-    if not isinstance(train, int | float) or not 0 < train <= 1:
-        raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
-    if not isinstance(classes, int) or classes < 0:
-        raise BadOption(f"classes must be a whole number, or 0 to count them, got {classes}")
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise BadOption(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}")

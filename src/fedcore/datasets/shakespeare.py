@@ -21,14 +21,12 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.sources import characters as _characters
 from fedcore.sources import files as _files
-from fedcore.sources.benchmark import no_suffix
-from fedcore.sources.files import DataFile, Digest
+from fedcore.sources.files import DataFile
 from fedcore.sources.roles import WINDOW, roles_of
-from fedcore.sources.statistics import PaperRow
 from fedcore.types import ClientData, FederatedDataset
+from fedcore.values import whole_number
 
-BENCHMARKS = ("shakespeare",)
-PAPER = {"shakespeare": PaperRow(143, 517_106, 3_616, 6_808)}
+PAPER = {"shakespeare": (143, 517_106, 3_616, 6_808)}
 NOTE = "Seed 89970 was searched for; the numbers are the paper's, the roles are others."
 SEED = 89_970
 SAMPLES = 517_106
@@ -40,9 +38,9 @@ SOURCE = _files.Source(
     (
         DataFile(
             TEXT,
-            raw=Digest(5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5"),
-            packed=None,
-            urls=(
+            5_852_404,
+            "7e4a158c5e4db4dfdc86c920ef0318a5",
+            (
                 # Project Gutenberg replaces its files in place: an archive has that update.
                 "https://web.archive.org/web/20180701000000id_/http://www.gutenberg.org/files/100/100-0.txt",
                 "https://www.gutenberg.org/files/100/100-0.txt",
@@ -70,11 +68,6 @@ _HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 def hyperparameters(preset: str) -> dict[str, Any]:
     """What a preset sets for Shakespeare."""
     return {**_COMMON, **_HYPERPARAMETERS[preset]}
-
-
-def parse(suffix: str) -> dict[str, Any]:
-    """There is one Shakespeare; its options go by ``--data``."""
-    return no_suffix("shakespeare", suffix)
 
 
 def load(
@@ -106,19 +99,15 @@ def load(
             clients[len(clients)] = ClientData(x[own], y[own], torch.from_numpy(order[:cut]))
             held_out.append(torch.from_numpy(order[cut:]) + start)
         start += len(text)
-    return FederatedDataset(clients, ClientData(x, y, torch.cat(held_out)), _characters.SIZE)
-
-
-def client_sizes(
-    *, seed: int = SEED, data_dir: Path | None = None, samples: int = SAMPLES
-) -> list[int]:
-    """Samples of each role, training and test together, as Table 1 counts them."""
-    return [len(text) - WINDOW for text in drawn_roles(seed, data_dir, samples).values()]
+    test = ClientData(x, y, torch.cat(held_out))
+    sizes = [len(text) - WINDOW for text in texts]
+    return FederatedDataset(clients, test, _characters.SIZE, sizes)
 
 
 def drawn_roles(seed: int, data_dir: Path | None, samples: int) -> dict[str, str]:
     """Whole roles in random order until they have ``samples`` samples; the last is cut short."""
-    _check(seed, samples)
+    if whole_number("samples", samples, 0) == 1:
+        raise BadOption(f"samples must be at least 2, or 0 for all, got 1; the paper has {SAMPLES}")
     text = _files.read(SOURCE, TEXT, data_dir).decode("utf-8")
     return draw(roles_of(text), seed, samples)
 
@@ -136,12 +125,3 @@ def draw(roles: Mapping[str, str], seed: int, samples: int) -> dict[str, str]:
         chosen[names[place]] = text
         left -= len(text) - WINDOW
     return chosen
-
-
-def _check(seed: int, samples: int) -> None:
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise BadOption(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}")
-    if not isinstance(samples, int) or samples < 0 or samples == 1:
-        raise BadOption(
-            f"samples must be at least 2, or 0 for all, got {samples}; the paper has {SAMPLES}"
-        )

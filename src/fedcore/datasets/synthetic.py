@@ -13,12 +13,11 @@ import numpy as np
 import torch
 
 from fedcore.errors import BadOption
-from fedcore.sources.statistics import PaperRow
 from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import at_least
+from fedcore.values import read_number, whole_number
 
 BENCHMARKS = ("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1")
-PAPER = dict.fromkeys(BENCHMARKS, PaperRow(30, 20_101, 670, 1_148))
+PAPER = dict.fromkeys(BENCHMARKS, (30, 20_101, 670, 1_148))
 NOTE = "The paper counts test samples for its other datasets, but not here."
 # Far beyond any use, and what still ends in a sentence and not in a failure of memory.
 MOST = {"clients": 1_000_000, "dimension": 10_000, "classes": 10_000}
@@ -46,7 +45,7 @@ def parse(suffix: str) -> dict[str, Any]:
     if not suffix:
         return {"alpha": 1.0, "beta": 1.0}
     try:
-        alpha, beta = (float(part) for part in suffix.split("-"))
+        alpha, beta = (read_number(part, float) for part in suffix.split("-"))
     except ValueError:
         raise BadOption(
             f"benchmark must look like synthetic-ALPHA-BETA, as in synthetic-0.5-0.5, "
@@ -105,6 +104,4 @@ def _check(alpha: float, beta: float, clients: int, dimension: int, classes: int
             raise BadOption(f"{name} must be a number of at least 0, got {value!r}")
     counts = (("clients", clients, 1), ("dimension", dimension, 1), ("classes", classes, 2))
     for name, count, least in counts:
-        if not isinstance(count, int):
-            raise BadOption(f"{name} must be a whole number, got {count!r}")
-        at_least(least, MOST[name])(name, count)
+        whole_number(name, count, least, MOST[name])

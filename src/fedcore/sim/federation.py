@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedcore import plugins
+from fedcore.arrays import as_samples, check_alike, check_samples
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.clients import LazyClients
-from fedcore.sources.samples import check_alike
-from fedcore.task import Task
+from fedcore.task import Task, is_one_linear_layer
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
+from fedcore.values import whole_number
+
+MOST_CLASSES = 1_000_000  # beyond it, labels are taken for something else than classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +32,43 @@ class Federation:
     initial: Params
 
 
-def federation_from_model(dataset: FederatedDataset, model_name: str, seed: int) -> Federation:
-    """Data plus the named model, initialised from ``seed``."""
+def federation_from_model(
+    dataset: FederatedDataset, model_name: str, seed: int, method: Mapping[str, Any] | None = None
+) -> Federation:
+    """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes."""
     dataset = check_dataset(dataset)
-    module = plugins.load("model", model_name)
     example = next(iter(dataset.clients.values())).take(slice(0, 1))[0][0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
-        model = module.build(example, dataset.num_classes)
+        model = plugins.build(
+            "model", model_name, nn.Module, example, dataset.num_classes, method=method
+        )
+    scored = count_scores(model, example[None])
+    if scored != dataset.num_classes:
+        raise BadOption(
+            f"model {model_name!r} scores {scored} classes, but the data has {dataset.num_classes}"
+        )
     return federate(dataset, model)
+
+
+@torch.no_grad()
+def count_scores(model: nn.Module, sample: Tensor) -> int:
+    """How many classes a model scores, found by trying a copy of it on a batch of one ``sample``.
+
+    A copy, because a model may change when it is called, and not as in training, because some
+    layers then need more than one sample.
+    """
+    try:
+        scores = copy.deepcopy(model).eval()(sample)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        kind = str(sample.dtype).removeprefix("torch.")
+        raise BadOption(
+            f"model cannot take a batch of inputs {list(sample.shape)} of type {kind}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    if not isinstance(scores, Tensor) or scores.dim() != 2:
+        raise BadOption("model must map a batch of inputs to scores [batch, classes]")
+    return scores.shape[1]
 
 
 def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:
@@ -43,64 +77,42 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
-    return Federation(dataset, task, natural_proxy(model), initial)
+    # Section 4.3: inputs stand in for gradients where the loss is convex, dL/dz elsewhere.
+    proxy = STATIC if is_one_linear_layer(model) else LAST_LAYER_INPUT
+    return Federation(dataset, task, proxy, initial)
 
 
-def natural_proxy(model: nn.Module) -> str:
-    """Section 4.3: inputs for models that are one linear layer, dL/dz for all others."""
-    trained = [module for module in model.modules() if any(True for _ in module.parameters(False))]
-    convex = len(trained) == 1 and type(trained[0]) is nn.Linear
-    return STATIC if convex else LAST_LAYER_INPUT
+def check_dataset(
+    dataset: FederatedDataset, floating: torch.dtype = torch.float32
+) -> FederatedDataset:
+    """The dataset as tensors; what no model can train on is refused, with the client that has it.
 
+    Clients that are loaded on demand are checked when that happens, against the first of them,
+    which is loaded here.
 
-def check_dataset(dataset: FederatedDataset) -> FederatedDataset:
-    """Refuse data that no model can train on, naming the client that has it.
-
-    Returns:
-        The dataset; clients that are loaded on demand are checked when that happens, against
-        the first of them, which is loaded here.
+    Args:
+        dataset: whose samples may be arrays, and inputs of any precision.
+        floating: what inputs with a fraction become.
     """
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
-    first, data = next(iter(dataset.clients.items()))
-    example = data.x.new_empty((0, *data.x.shape[1:]))  # what all samples must look like
+    classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)
+    first = next(iter(dataset.clients))
+    example = as_samples(f"client {first}", dataset.clients[first], floating).x[:0]
 
-    def check(owner: str, data: ClientData) -> ClientData:
-        _check_data(owner, data, dataset.num_classes)
+    def checked(owner: str, data: ClientData) -> ClientData:
+        data = as_samples(owner, data, floating)
+        check_samples(owner, data, classes)
         check_alike(owner, data.x, f"client {first}", example)
         return data
 
-    def check_client(client: ClientId, data: ClientData) -> ClientData:
-        return check(f"client {client}", data)
+    def client(number: ClientId, data: ClientData) -> ClientData:
+        return checked(f"client {number}", data)
 
+    clients: Mapping[ClientId, ClientData]
     if isinstance(dataset.clients, LazyClients):
-        dataset = replace(dataset, clients=dataset.clients.map(check_client))
+        clients = dataset.clients.map(client)
     else:
-        for client, data in dataset.clients.items():
-            check_client(client, data)
-    if dataset.test is not None:
-        check("the test set", dataset.test)
-    return dataset
-
-
-def _check_data(owner: str, data: ClientData, num_classes: int) -> None:
-    if len(data.x) != len(data.y):
-        raise BadData(f"{owner} has {len(data.x)} inputs but {len(data.y)} labels; each needs one")
-    if data.rows is not None and not _are_rows(data.rows, len(data.y)):
-        raise BadData(f"rows of {owner} must be whole numbers from 0 to {len(data.y) - 1}")
-    if len(data) == 0:
-        raise BadData(f"{owner} has no samples; leave it out")
-    if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
-        raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those samples")
-    if data.y.is_floating_point() or data.y.dim() != 1:
-        raise BadData(f"labels of {owner} must be one whole number per sample")
-    low, high = int(data.labels.min()), int(data.labels.max())
-    if low < 0 or high >= num_classes:
-        wrong = low if low < 0 else high
-        raise BadData(f"{owner} has label {wrong}; labels must be 0 to {num_classes - 1}")
-
-
-def _are_rows(rows: Tensor, available: int) -> bool:
-    if rows.dim() != 1 or rows.dtype not in (torch.int32, torch.int64):
-        return False
-    return bool(((rows >= 0) & (rows < available)).all())
+        clients = {number: client(number, data) for number, data in dataset.clients.items()}
+    test = None if dataset.test is None else checked("the test set", dataset.test)
+    return replace(dataset, clients=clients, test=test, num_classes=classes)

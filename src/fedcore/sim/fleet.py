@@ -13,8 +13,7 @@ from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
-
-CAPABILITIES = ("normal", "size-linked", "equal")
+from fedcore.values import CAPABILITIES, one_of, percentages
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +106,14 @@ def deadline(
 
     Sending the model is part of a client's time, where links have a limit.
     """
-    if not 0 < stragglers < 100:
-        raise BadOption(
-            f"stragglers must be a percentage above 0 and below 100, got {stragglers:g}; "
-            "10 and 30 are the paper's"
-        )
+    percentages("stragglers", (stragglers,))
     seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
     full = np.fromiter(seconds, float, len(profiles))
     return float(np.percentile(full, 100 - stragglers))
 
 
 def _capabilities(sizes: NDArray[np.float64], law: CapabilityLaw, seed: int) -> NDArray[np.float64]:
+    one_of(*CAPABILITIES)("capability", law.kind)
     match law.kind:
         case "normal":
             return _truncated_normal(len(sizes), law, seed)
@@ -125,10 +121,8 @@ def _capabilities(sizes: NDArray[np.float64], law: CapabilityLaw, seed: int) -> 
             spread = sizes.std()
             linked = 1 + law.std * (sizes - sizes.mean()) / (spread if spread > 0 else 1.0)
             return np.asarray(np.maximum(linked, law.floor), dtype=np.float64)
-        case "equal":
+        case _:
             return np.ones(len(sizes))
-        case other:
-            raise BadOption(f"capability must be one of {', '.join(CAPABILITIES)}, got {other!r}")
 
 
 def _truncated_normal(count: int, law: CapabilityLaw, seed: int) -> NDArray[np.float64]:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fedcore import plugins
+from fedcore.arrays import as_samples
 from fedcore.config import resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
-from fedcore.sim.federation import check_dataset, federate
+from fedcore.sim.federation import check_dataset, count_scores, federate
 from fedcore.sim.rounds import on_cpu, simulate_rounds
 from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
-from fedcore.sources.samples import as_samples
 from fedcore.task import Task
-from fedcore.types import ClientData, ClientId, FederatedDataset
+from fedcore.types import ClientId, FederatedDataset
 
 OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
 
@@ -63,17 +63,17 @@ def simulate(
     for name, values in (("stragglers", experiment.stragglers), ("seed", experiment.seed)):
         if len(values) != 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
-    task = Task(model, head)  # its refusals come before anything is tried
+    Task(model, head)  # its refusals come before anything is tried
     floating = _floating_type(model)
-    members: Mapping[ClientId, ClientData]
-    if isinstance(clients, LazyClients):
-        members = clients.map(lambda n, data: as_samples(f"client {n}", data, floating))
-    else:
-        members = {n: as_samples(f"client {n}", pair, floating) for n, pair in enumerate(clients)}
-    held_out = as_samples("the test set", test, floating) if test is not None else None
-    classes = _count_classes(members.values(), task)
-    dataset = check_dataset(FederatedDataset(members, held_out, classes))
+    members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
+    sample = _first_sample(members, floating)
+    classes = 1 if sample is None else count_scores(model, sample)
+    held_out: Any = test  # arrays or not: tensors are made of them here
+    dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
+    named = [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
+    takers = [*named, ("selector", experiment.selector)]
+    plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     if isinstance(strategy, Strategy):
         name, method = "own", strategy
     else:
@@ -114,26 +114,10 @@ def _floating_type(model: nn.Module) -> torch.dtype:
     return next(found, torch.get_default_dtype())
 
 
-@torch.no_grad()
-def _count_classes(data: Iterable[ClientData], task: Task) -> int:
-    """How many scores the model gives, found by trying a copy of it on one sample.
-
-    A copy, because a model may change when it is called, and not as in training, because some
-    layers then need more than one sample.
-    """
-    trial = copy.deepcopy(task.model).eval()
-    for client in data:
-        if len(client) > 0:
-            sample = client.take(slice(0, 1))[0]
-            try:
-                scores = trial(sample)
-            except (RuntimeError, ValueError, TypeError, IndexError) as error:
-                kind = str(sample.dtype).removeprefix("torch.")
-                raise BadOption(
-                    f"model cannot take a batch of inputs {list(sample.shape)} of type {kind}: "
-                    f"{str(error).splitlines()[0]}"
-                ) from error
-            if not isinstance(scores, Tensor) or scores.dim() != 2:
-                raise BadOption("model must map a batch of inputs to scores [batch, classes]")
-            return scores.shape[1]
-    return 1
+def _first_sample(clients: Mapping[ClientId, Any], floating: torch.dtype) -> Tensor | None:
+    """A batch of one input; None where no client has any, which is refused later, by name."""
+    for number in clients:
+        sample = as_samples(f"client {number}", clients[number], floating).take(slice(0, 1))[0]
+        if len(sample):
+            return sample
+    return None

@@ -14,7 +14,6 @@ from fedcore import plugins
 from fedcore.client.executors.choose import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
-from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Server
@@ -120,18 +119,22 @@ def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: i
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
     known = {**vars_of(experiment), "proxy": own, "num_clients": num_clients}
-    strategy = plugins.build("strategy", name, known)
-    if not isinstance(strategy, Strategy):
-        raise BadOption(f"build of strategy {name!r} must return a fedcore Strategy")
-    return strategy
+    built: Strategy = plugins.build(
+        "strategy", name, Strategy, options=known, method=experiment.method
+    )
+    return built
 
 
 def build_sampler(experiment: Experiment) -> Sampler:
     """Build the sampler that an experiment names."""
-    sampler = plugins.build("sampler", experiment.selection, vars_of(experiment))
-    if not isinstance(sampler, Sampler):
-        raise BadOption(f"build of sampler {experiment.selection!r} must return a fedcore Sampler")
-    return sampler
+    built: Sampler = plugins.build(
+        "sampler",
+        experiment.selection,
+        Sampler,
+        options=vars_of(experiment),
+        method=experiment.method,
+    )
+    return built
 
 
 def vars_of(experiment: Experiment) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""From a benchmark's name to its dataset module: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
+"""From a benchmark's name to its dataset: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from fedcore import plugins
-from fedcore.errors import BadOption, UnknownPlugin
+from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
 from fedcore.types import FederatedDataset
+from fedcore.values import LARGEST_LEGACY_SEED, whole_number
 
 # Arguments of every dataset that have options of their own, which --data would silently override.
 OWN = {"seed": "use --data-seed (or --seed of 'fedcore data stats')", "data_dir": "use --data-dir"}
@@ -26,7 +26,9 @@ class Benchmark:
     options: Mapping[str, Any]
 
     def hyperparameters(self, preset: str) -> Mapping[str, Any]:
-        """Options of an experiment that ``preset`` sets for this dataset."""
+        """Options of an experiment that ``preset`` sets for this dataset, if it has any."""
+        if not hasattr(self.module, "hyperparameters"):
+            return {}
         found: Mapping[str, Any] = self.module.hyperparameters(preset, **self.options)
         return found
 
@@ -34,58 +36,54 @@ class Benchmark:
         self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]
     ) -> FederatedDataset:
         """Load the data, with the user's ``options`` over those of the name."""
-        dataset: FederatedDataset = self.module.load(**self._arguments(seed, data_dir, options))
-        return dataset
-
-    @property
-    def counts_test(self) -> bool:
-        """Whether the paper's Table 1 counts test samples of this dataset too."""
-        return hasattr(self.module, "client_sizes")
-
-    def client_sizes(
-        self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]
-    ) -> list[int]:
-        """Samples per client as Table 1 counts them, found without loading all data if possible."""
-        if not self.counts_test:
-            dataset = self.load(seed=seed, data_dir=data_dir, options=options)
-            return [len(data) for data in dataset.clients.values()]
-        sizes: list[int] = self.module.client_sizes(**self._arguments(seed, data_dir, options))
-        return sizes
-
-    def _arguments(
-        self, seed: int, data_dir: Path | None, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        accepted = [key for key in inspect.signature(self.module.load).parameters if key not in OWN]
+        whole_number("seed", seed, 0, LARGEST_LEGACY_SEED)
+        load = self.module.load
         for key in options:
             if key in OWN:
                 raise BadOption(
                     f"data must not hold {key!r}, which is an option itself: {OWN[key]}"
                 )
-            if key not in accepted:
+            if not plugins.taken(load, {key: 0}):
+                accepted = [name for name in plugins.keywords(load) if name not in OWN]
                 raise BadOption(plugins.unknown("data option", key, accepted, see=""))
-        return {"seed": seed, "data_dir": data_dir, **self.options, **options}
-
-
-def no_suffix(dataset: str, suffix: str) -> dict[str, Any]:
-    """The options in the name of a dataset that has no variants: none, or a refusal."""
-    if suffix:
-        raise BadOption(
-            f"benchmark must be {dataset!r}, got '{dataset}-{suffix}'; it has no variants, "
-            "only options such as --data clients=100"
-        )
-    return {}
+        every = {"seed": seed, "data_dir": data_dir, **self.options, **options}
+        try:
+            dataset = load(**plugins.taken(load, every))
+        except FedCoreError:
+            raise
+        except Exception as error:
+            if self.module.__name__.startswith("fedcore."):  # ours: a defect, to be seen whole
+                raise
+            why = f"{type(error).__name__}: {error}"
+            raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error
+        if not isinstance(dataset, FederatedDataset):
+            raise BadData(
+                f"load of dataset {self.name!r} must return a fedcore FederatedDataset, "
+                f"got a {type(dataset).__name__}"
+            )
+        return dataset
 
 
 def find(name: str) -> Benchmark:
-    """The benchmark called ``name``."""
+    """The benchmark called ``name``, or the one in a file of the user's own."""
+    if name.endswith(".py"):
+        plugins.function("dataset", name, "load")
+        return Benchmark(plugins.title(name), plugins.load("dataset", name), {})
     for dataset in sorted(plugins.names("dataset"), key=len, reverse=True):
         if name == dataset or name.startswith(f"{dataset}-"):
-            module = plugins.load("dataset", dataset)
-            return Benchmark(name, module, module.parse(name[len(dataset) + 1 :]))
+            module, suffix = plugins.load("dataset", dataset), name[len(dataset) + 1 :]
+            if hasattr(module, "parse"):
+                return Benchmark(name, module, module.parse(suffix))
+            if suffix:
+                raise BadOption(
+                    f"benchmark must be {dataset!r}, got {name!r}; it has no variants, only "
+                    "options such as --data clients=100"
+                )
+            return Benchmark(name, module, {})
     raise UnknownPlugin(plugins.unknown("benchmark", name, benchmark_names()))
 
 
 def benchmark_names() -> list[str]:
     """The benchmarks that have a name of their own."""
-    modules = (plugins.load("dataset", name) for name in plugins.names("dataset"))
-    return [name for module in modules for name in module.BENCHMARKS]
+    known = {name: plugins.load("dataset", name) for name in plugins.names("dataset")}
+    return [one for name, module in known.items() for one in getattr(module, "BENCHMARKS", (name,))]

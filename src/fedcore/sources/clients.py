@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcore.arrays import as_labels
 from fedcore.errors import BadData
 from fedcore.types import ClientData, ClientId
 
@@ -75,7 +76,7 @@ class LazyClients(Mapping[ClientId, ClientData]):
             sizes: [clients] samples of each, at least one.
             load: gives a client's samples, the same at every call; threads may call it.
         """
-        counts = np.asarray(sizes, dtype=np.int64)
+        counts = as_labels("sizes", sizes, "number per client").numpy()
         if (empty := counts < 1).any():
             client = int(empty.argmax())
             raise BadData(f"client {client} has a size of {counts[client]}; leave it out")

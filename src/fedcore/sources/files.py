@@ -22,42 +22,44 @@ ENVIRONMENT = "FEDCORE_DATA"
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
-    """What identifies a file's bytes; MD5, since that is what publishers of datasets give."""
-
-    size: int
-    md5: str
-
-    def matches(self, content: bytes) -> bool:
-        """Whether ``content`` is the file that was meant."""
-        return len(content) == self.size and md5(content) == self.md5
-
-
-@dataclass(frozen=True, slots=True)
 class DataFile:
     """One file of a dataset.
 
     Attributes:
         name: its name, without ``.gz``.
-        raw: the file itself.
-        packed: the file as its publisher gzips it; None where the publisher does not.
-        urls: public origins of the packed file if there is one, else of the raw file.
+        size: bytes of it, unpacked.
+        md5: of the same; not a safer sum, since this is what publishers of datasets give.
+        urls: public origins, of the file or of one that is gzipped.
     """
 
     name: str
-    raw: Digest
-    packed: Digest | None
+    size: int
+    md5: str
     urls: tuple[str, ...]
 
     @property
     def published_name(self) -> str:
         """The name of what the origins serve."""
-        return self.name if self.packed is None else f"{self.name}.gz"
+        return f"{self.name}.gz" if self.urls[0].endswith(".gz") else self.name
 
-    @property
-    def published(self) -> Digest:
-        """What the origins serve."""
-        return self.raw if self.packed is None else self.packed
+    def check(self, content: bytes, *, packed: bool) -> bytes:
+        """The unpacked ``content``, gzipped by anybody or not, if it is this file.
+
+        Raises:
+            ValueError: If it is not; the message says why.
+        """
+        if packed:
+            try:
+                with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+                    content = file.read(self.size + 1)  # enough to see that it is too long
+            except (OSError, EOFError, zlib.error):
+                raise ValueError("is truncated or damaged and cannot be unpacked") from None
+        if len(content) != self.size:
+            found = "more" if len(content) > self.size else f"{len(content):,}"
+            raise ValueError(f"should hold {self.size:,} bytes but holds {found}")
+        if (found := hashlib.md5(content, usedforsecurity=False).hexdigest()) != self.md5:
+            raise ValueError(f"should have MD5 {self.md5} but has {found}")
+        return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,6 @@ class Source:
     def file(self, name: str) -> DataFile:
         """The file called ``name``."""
         return next(file for file in self.files if file.name == name)
-
-
-def md5(content: bytes) -> str:
-    """The MD5 of some bytes, in hexadecimal."""
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def directories(data_dir: Path | None) -> list[Path]:
@@ -105,34 +102,17 @@ def read(source: Source, name: str, data_dir: Path | None) -> bytes:
 
 
 def read_checked(path: Path, file: DataFile) -> bytes:
-    """The unpacked content of ``path``, which must be ``file``, gzipped by anybody or not."""
+    """The unpacked content of ``path``, which must be ``file``."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise BadData(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    if path.suffix == ".gz":
-        content = _unpack(path, content, file.raw.size + 1)
-    if file.raw.matches(content):
-        return content
-    if len(content) != file.raw.size:
-        found = "more" if len(content) > file.raw.size else f"{len(content):,}"
-        raise _refusal(path, f"should hold {file.raw.size:,} bytes but holds {found}")
-    raise _refusal(path, f"should have MD5 {file.raw.md5} but has {md5(content)}")
-
-
-def _unpack(path: Path, content: bytes, most: int) -> bytes:
-    """Unpack at most ``most`` bytes: no more than it takes to see that a file is too long."""
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            return file.read(most)
-    except (OSError, EOFError, zlib.error):
-        raise _refusal(path, "is truncated or damaged and cannot be unpacked") from None
-
-
-def _refusal(path: Path, why: str) -> BadData:
-    return BadData(
-        f"{str(path)!r} {why}; delete it and run 'fedcore data fetch {path.parent.name}'"
-    )
+        return file.check(content, packed=path.suffix == ".gz")
+    except ValueError as why:
+        raise BadData(
+            f"{str(path)!r} {why}; delete it and run 'fedcore data fetch {path.parent.name}'"
+        ) from None
 
 
 def missing(source: Source, name: str, data_dir: Path | None) -> str:

@@ -24,13 +24,11 @@ TRAIN_SHARE = 0.9
 Bytes = NDArray[np.uint8]
 
 
-def source(
-    folder: str, digests: dict[str, tuple[_files.Digest, _files.Digest]], *origins: str
-) -> _files.Source:
-    """The four files of a dataset in this format; ``digests`` are (raw, gzipped) by name."""
+def source(folder: str, digests: dict[str, tuple[int, str]], *origins: str) -> _files.Source:
+    """The four files of a dataset in this format; ``digests`` are size and MD5, unpacked."""
     files = [
-        _files.DataFile(name, raw, packed, tuple(f"{origin}/{name}.gz" for origin in origins))
-        for name, (raw, packed) in digests.items()
+        _files.DataFile(name, size, md5, tuple(f"{origin}/{name}.gz" for origin in origins))
+        for name, (size, md5) in digests.items()
     ]
     return _files.Source(folder, tuple(files))
 
@@ -65,16 +63,8 @@ def load(
         },
         _tensors(images, labels, np.concatenate(held_out), scale),
         CLASSES,
+        [len(rows) for rows in owned],
     )
-
-
-def client_sizes(
-    files: _files.Source, *, seed: int, data_dir: Path | None, sigma: float, clients: int
-) -> list[int]:
-    """How many images each client holds, training and test together: what Table 1 counts."""
-    _, labels = read_pool(files, data_dir)
-    owned = _partition.by_power_law(labels, clients=clients, sigma=sigma, seed=seed)
-    return [len(rows) for rows in owned]
 
 
 def read_pool(files: _files.Source, data_dir: Path | None) -> tuple[Bytes, NDArray[np.int64]]:

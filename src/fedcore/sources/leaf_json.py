@@ -8,10 +8,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedcore.arrays import as_labels, as_tensor
 from fedcore.errors import BadData
 from fedcore.sources import characters as _characters
 from fedcore.types import ClientData
@@ -29,9 +29,9 @@ def read_users(path: Path) -> dict[str, ClientData]:
     users, counts = content["users"], content["num_samples"]
     if len(users) != len(counts):
         raise BadData(f"{str(path)!r} has {len(users)} users but {len(counts)} num_samples")
+    if not all(isinstance(user, str) for user in users) or len(set(users)) < len(users):
+        raise BadData(f"{str(path)!r} has users whose names are not text, or there twice")
     found: dict[str, ClientData] = {}
-    if not all(isinstance(user, str) for user in users):
-        raise BadData(f"{str(path)!r} has users whose names are not text")
     for user, count in zip(users, counts, strict=True):
         where = f"user {user!r} in {str(path)!r}"
         data = _samples(where, content["user_data"].get(user))
@@ -46,7 +46,7 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         raw = path.read_bytes()
         content = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise BadData(f"{str(path)!r} cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):
         raise BadData(f"{str(path)!r} is no LEAF file: it holds a {type(content).__name__}")
@@ -56,33 +56,26 @@ def _parse(path: Path) -> dict[str, Any]:
 def _samples(where: str, entry: Any) -> ClientData:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(k), list) for k in "xy"):
         raise BadData(f"{where} has no lists 'x' and 'y' in user_data")
-    inputs, labels = entry["x"], entry["y"]
+    inputs, labels = _inputs(where, entry["x"]), _labels(where, entry["y"])
     if len(inputs) != len(labels):
         raise BadData(f"{where} has {len(inputs)} inputs but {len(labels)} labels; each needs one")
-    return ClientData(_inputs(where, inputs), _labels(where, labels))
+    return ClientData(inputs, labels)
 
 
 def _inputs(where: str, inputs: list[Any]) -> Tensor:
+    """Numbers as they are, texts of one length as symbols."""
     if inputs and all(isinstance(text, str) for text in inputs):
         if len({len(text) for text in inputs}) > 1:
             raise BadData(f"{where} has texts of different lengths; windows must have one length")
         return torch.stack([_characters.encode(text) for text in inputs])
-    try:
-        return torch.from_numpy(np.asarray(inputs, dtype=np.float32))
-    except (TypeError, ValueError):
-        raise BadData(
-            f"{where} has inputs that are neither all texts nor all numbers of one shape"
-        ) from None
+    return as_tensor(f"inputs of {where}", inputs).float()
 
 
 def _labels(where: str, labels: list[Any]) -> Tensor:
     """Classes: numbers as they are, texts by their first character."""
     if labels and all(isinstance(text, str) and text for text in labels):
         return torch.cat([_characters.encode(text[0]) for text in labels]).long()
-    try:
-        values = np.asarray(labels, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.asarray([np.nan])
-    if values.ndim != 1 or not np.array_equal(values, np.round(values)) or (values < 0).any():
-        raise BadData(f"{where} has labels that are neither characters nor whole numbers from 0")
-    return torch.from_numpy(values.astype(np.int64))
+    classes = as_labels(f"labels of {where}", labels)
+    if len(classes) and int(classes.min()) < 0:
+        raise BadData(f"labels of {where} must be from 0, got {int(classes.min())}")
+    return classes

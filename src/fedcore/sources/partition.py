@@ -31,7 +31,7 @@ def by_power_law(labels: NDArray[np.int64], *, clients: int, sigma: float, seed:
         sigma: of the lognormal; FedProx has 2.
         seed: of NumPy's legacy generator. FedProx sets none, so its draw cannot be repeated.
     """
-    _check(labels, clients, sigma, seed)
+    _check(labels, clients, sigma)
     rows = [np.flatnonzero(labels == number) for number in range(CLASSES)]
     taken = [0] * CLASSES
     owned: list[list[Rows]] = [[] for _ in range(clients)]
@@ -66,13 +66,11 @@ def _grants(left: list[int], blocks: int, sigma: float, seed: int) -> NDArray[np
     return grants
 
 
-def _check(labels: NDArray[np.int64], clients: int, sigma: float, seed: int) -> None:
+def _check(labels: NDArray[np.int64], clients: int, sigma: float) -> None:
     if not isinstance(clients, int) or clients < CLASSES or clients % CLASSES:
         raise BadOption(f"clients must be a multiple of {CLASSES}, as in 1000, got {clients}")
     if not isinstance(sigma, int | float) or not 0 <= sigma <= 20:
         raise BadOption(f"sigma must be a number from 0 to 20, got {sigma}; FedProx has 2")
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise BadOption(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}")
     fewest = int(np.bincount(labels, minlength=CLASSES)[:CLASSES].min())
     needed = 2 * FIRST * clients // CLASSES
     if fewest < needed:

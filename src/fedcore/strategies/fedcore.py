@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedcore import plugins
 from fedcore.coreset.proxies import NONE, STATIC
 from fedcore.deadline import (
@@ -12,7 +15,6 @@ from fedcore.deadline import (
     one_pass_fits,
     static_coreset_budget,
 )
-from fedcore.errors import BadOption
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
 from fedcore.strategies._catch_up import caught_up
@@ -25,9 +27,9 @@ from fedcore.types import (
     Phase,
     Weighting,
 )
+from fedcore.values import BELOW_ONE_PASS, one_of
 
 STATIC_WAY = "static-coreset"
-BELOW_ONE_PASS = ("auto", STATIC_WAY, "forward", "random", "sit-out")
 
 
 def build(
@@ -43,6 +45,7 @@ def build(
     catch_up: float = 1.0,
     coreset_epochs: int = 0,
     selection_price: float = 0.0,
+    method: Mapping[str, Any] | None = None,
 ) -> Strategy:
     """Algorithm 1, lines 5 to 12.
 
@@ -65,20 +68,26 @@ def build(
             takes a larger coreset in the same time. 0 is the paper's E - 1.
         selection_price: what choosing a coreset costs per sample it is chosen from, in trained
             samples; free in the paper.
+        method: own options, of which the selector gets those that it takes.
     """
-    if below_one_pass not in BELOW_ONE_PASS:
-        raise BadOption(
-            f"below_one_pass must be one of {', '.join(BELOW_ONE_PASS)}, got {below_one_pass!r}"
-        )
-
-    by_losses = getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False)
+    one_of(*BELOW_ONE_PASS)("below_one_pass", below_one_pass)
+    chooser = plugins.load("selector", selector)
+    by_losses = getattr(chooser, "NEEDS_LOSSES", False)
+    own = plugins.taken(chooser.build, method or {}) if hasattr(chooser, "build") else {}
 
     def coreset(budget: int, stand_in: str) -> CoresetSpec:
-        return CoresetSpec(budget, selector, stand_in, Weighting(weighting), selection_price)
+        return CoresetSpec(
+            budget,
+            selector,
+            stand_in,
+            Weighting(weighting),
+            selection_price,
+            tuple(own.items()),
+        )
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
-        own = in_time(client, deadline, epochs)
-        return caught_up(own, client.num_samples, epochs, catch_up)
+        planned = in_time(client, deadline, epochs)
+        return caught_up(planned, client.num_samples, epochs, catch_up)
 
     def in_time(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         if full_set_fits(client, deadline, epochs):  # line 6

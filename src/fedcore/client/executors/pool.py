@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedcore.sources.samples import check_alike
+from fedcore.arrays import check_alike
 from fedcore.types import ClientData, ClientId
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from fedcore import select_coreset
-from fedcore.coreset.checks import as_space, as_tensor, check_selector, positions, time_limit
 from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
 
 
@@ -42,7 +41,7 @@ def test_an_unknown_selector_is_refused_for_any_budget(budget):
 
 def test_a_file_without_a_selector_is_refused(tmp_path):
     (tmp_path / "empty.py").write_text("selects = None\n")
-    with pytest.raises(BadOption, match="must have a function select"):
+    with pytest.raises(BadOption, match="has no function 'select'"):
         select_coreset(points(), 5, selector=str(tmp_path / "empty.py"))
 
 
@@ -75,18 +74,14 @@ def test_a_start_is_a_row_of_positions(start):
 
 
 def test_an_empty_start_is_none():
-    assert positions([], 5) is None
+    found = select_coreset(points(), 5, start=[])
+    assert np.array_equal(found.indices, select_coreset(points(), 5).indices)
 
 
 @pytest.mark.parametrize("seconds", ["a", float("nan"), -1, True, [1]])
 def test_a_time_limit_is_a_number_of_seconds(seconds):
-    with pytest.raises(BadOption, match="seconds must be a number of at least 0"):
+    with pytest.raises(BadOption, match=r"seconds must be (a number|at least 0)"):
         select_coreset(points(), 5, seconds=seconds)
-
-
-def test_no_end_is_no_limit():
-    assert time_limit(float("inf")) is None
-    assert time_limit(np.float32(2)) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +90,7 @@ def test_no_end_is_no_limit():
         (["a", "b"] * 10, "labels must be numbers, got <U1; number the classes"),
         ([0.0] * 19 + [float("nan")], "labels must be whole numbers, got nan for sample 19"),
         ([0.5] * 20, "labels must be whole numbers, got 0.5 for sample 0"),
-        (np.zeros((20, 1), int), r"labels must be one value per sample \(20\)"),
+        (np.zeros((20, 1), int), r"labels must be one class per sample, got shape \(20, 1\)"),
         ([[0], [1, 2]], "labels must be one array of numbers"),
     ],
 )
@@ -128,21 +123,6 @@ def test_labels_of_any_kind_of_number_give_the_same(selector):
         assert np.array_equal(found.indices, expected)
 
 
-def test_an_array_that_may_not_be_written_is_left_alone():
-    array = np.arange(4)
-    array.flags.writeable = False
-    assert as_tensor("labels", array).tolist() == [0, 1, 2, 3]
-
-
-def test_extended_precision_is_read_too():
-    assert as_tensor("losses", np.ones(3, np.longdouble)).dtype == torch.float64
-
-
-def test_a_space_stays_what_it_is():
-    space = as_space(points())
-    assert as_space(space) is space
-
-
 def test_every_refusal_can_be_caught_as_one_kind():
     with pytest.raises(FedCoreError):
-        check_selector(object(), None)
+        select_coreset(points(), 5, selector=object())

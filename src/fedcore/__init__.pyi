@@ -1,0 +1,45 @@
+"""Federated learning whose rounds end on time: slow clients train on coresets."""
+
+from fedcore.coreset.api import coreset_for, select_coreset
+from fedcore.coreset.metric import Euclidean, OuterProduct
+from fedcore.history import History
+from fedcore.server.method import Pace, Sampler, Strategy
+from fedcore.server.state import ServerState
+from fedcore.sim.simulate import simulate
+from fedcore.sources.clients import LazyClients
+from fedcore.types import (
+    SIT_OUT,
+    ClientData,
+    ClientProfile,
+    Coreset,
+    CoresetSpec,
+    LocalPlan,
+    LocalUpdate,
+    Path,
+    Phase,
+)
+from fedcore.version import __version__
+
+__all__ = [
+    "SIT_OUT",
+    "ClientData",
+    "ClientProfile",
+    "Coreset",
+    "CoresetSpec",
+    "Euclidean",
+    "History",
+    "LazyClients",
+    "LocalPlan",
+    "LocalUpdate",
+    "OuterProduct",
+    "Pace",
+    "Path",
+    "Phase",
+    "Sampler",
+    "ServerState",
+    "Strategy",
+    "__version__",
+    "coreset_for",
+    "select_coreset",
+    "simulate",
+]

@@ -1,0 +1,218 @@
+"""What users hand in - arrays, datasets, loaders - as tensors, or a refusal in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
+
+from fedcore.errors import BadData, BadOption
+from fedcore.types import ClientData
+
+FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
+# What to do about labels that are no numbers.
+NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
+
+
+def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
+    """``values`` as a dense tensor of real numbers, of a type that torch computes with.
+
+    Args:
+        name: what to call them.
+        values: a tensor, an array, or what NumPy makes one of.
+        hint: what to do about values that are no numbers.
+    """
+    if isinstance(values, Tensor):
+        if values.layout != torch.strided or values.is_nested:
+            found = "nested" if values.is_nested else str(values.layout)
+            raise BadData(
+                f"{name} must be a dense tensor, got a {found} one; call .to_dense() on it"
+            )
+        if values.is_meta:
+            raise BadData(f"{name} must hold numbers, got a tensor on the meta device; load them")
+        if values.is_complex():
+            raise BadData(f"{name} must be real numbers, got {values.dtype}{hint}")
+        if not (values.is_floating_point() or values.is_signed()) and values.element_size() > 1:
+            return values.long()  # torch computes with no unsigned numbers but bytes
+        return values.detach() if values.requires_grad else values
+    if np.ma.is_masked(values):
+        raise BadData(f"{name} must all be there, got some that are masked; drop or fill those")
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise BadData(
+            f"{name} must be one array of numbers, got a {type(values).__name__} that does not "
+            "make one; its rows must be of one length"
+        ) from None
+    kind = array.dtype.newbyteorder("=")
+    if kind.kind not in "fiub":
+        raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
+    if kind.kind == "u" and kind.itemsize > 1:
+        kind = np.dtype(np.int64)
+    elif kind.kind == "f" and kind.itemsize > 8:
+        kind = np.dtype(np.float64)
+    # A tensor shares an array's memory, so an array that may not be written is copied.
+    return torch.from_numpy(np.require(array, dtype=kind, requirements=["C", "W"]))
+
+
+def as_labels(name: str, values: Any, each: str = "class per sample") -> Tensor:
+    """Whole numbers, such as classes, as int64 [n]; floating-point numbers do if they are whole."""
+    labels = as_tensor(name, values, NUMBER_THEM if "class" in each else "")
+    if labels.ndim != 1:
+        raise BadData(f"{name} must be one {each}, got shape {tuple(labels.shape)}")
+    if labels.is_floating_point():
+        broken = ((labels != labels.round()) | ~(labels.abs() < 2**53)).nonzero()
+        if len(broken):
+            place = int(broken[0])
+            raise BadData(
+                f"{name} must be whole numbers, got {labels[place].item()} for sample {place}"
+            )
+    return labels.to(torch.int64)
+
+
+def as_positions(name: str, values: Any, count: int) -> Tensor:
+    """Positions among ``count`` samples as int64; a mask is none."""
+    found = as_labels(name, values, "position each")
+    outside = found[(found < 0) | (found >= count)]
+    if len(outside) or getattr(values, "dtype", None) in (torch.bool, np.bool_):
+        wrong = int(outside[0]) if len(outside) else "a mask"
+        raise BadData(f"{name} must be positions of samples, from 0 to {count - 1}, got {wrong}")
+    return found
+
+
+def as_samples(
+    owner: str, given: ClientData | tuple[Any, Any], floating: torch.dtype
+) -> ClientData:
+    """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64.
+
+    Args:
+        owner: whose they are, for the sentence that refuses them.
+        given: NumPy arrays or tensors, as (inputs, labels) or ``ClientData``.
+        floating: the type of the model's parameters.
+    """
+    rows = given.rows if isinstance(given, ClientData) else None
+    pair = (given.x, given.y) if isinstance(given, ClientData) else given
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise BadData(f"{owner} must be a pair (inputs, labels) of arrays, got {_describe(pair)}")
+    x = as_tensor(f"inputs of {owner}", pair[0])
+    if x.ndim == 0:
+        raise BadData(f"inputs of {owner} must have a row for every sample, got a single number")
+    y = as_labels(f"labels of {owner}", pair[1])
+    if len(x) != len(y):
+        raise BadData(f"{owner} has {len(x)} inputs but {len(y)} labels; each needs one")
+    x = x.to(floating) if x.is_floating_point() else x
+    rows = None if rows is None else as_positions(f"rows of {owner}", rows, len(y))
+    return ClientData(x, y, rows)
+
+
+def check_samples(owner: str, data: ClientData, num_classes: int) -> None:
+    """Refuse samples that no model of ``num_classes`` classes can train on."""
+    if len(data) == 0:
+        raise BadData(f"{owner} has no samples; leave it out")
+    if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
+        raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those samples")
+    for label in (int(data.labels.min()), int(data.labels.max())):
+        if not 0 <= label < num_classes:
+            raise BadData(f"{owner} has label {label}; labels must be 0 to {num_classes - 1}")
+
+
+def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> None:
+    """Refuse inputs of another sample shape or type than the ``first``, naming their owner."""
+    if inputs.shape[1:] != first.shape[1:] or inputs.dtype != first.dtype:
+        raise BadData(
+            f"{owner} has inputs of {_kind(inputs)}, but {first_owner} of {_kind(first)}; "
+            "all need the same"
+        )
+
+
+def batches(
+    dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and int64 labels of all samples, in order, some at a time.
+
+    Args:
+        dataset: a pair of arrays; a torch dataset, or a sequence, of (input, label); a DataLoader
+            that keeps order and all samples, or another iterator of batches, taken as they are.
+        batch_size: samples a batch, where batches are made here.
+        dtype: what floating-point inputs become; whole numbers, such as symbols, stay what they
+            are.
+    """
+    seen = 0
+    for batch in _raw(dataset, batch_size, dtype):
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise BadData(f"dataset must give pairs (input, label), got {_describe(batch)}")
+        x, y = as_tensor("inputs", batch[0]), as_labels("labels", batch[1])
+        if x.ndim == 0 or len(x) != len(y):
+            raise BadData(
+                f"dataset has a batch with inputs of shape {tuple(x.shape)} but {len(y)} labels; "
+                "each input needs one"
+            )
+        if x.is_floating_point():
+            x = x.to(dtype)
+            broken = (~torch.isfinite(x)).nonzero()
+            if len(broken):
+                sample = seen + int(broken[0, 0])
+                raise BadData(f"inputs must be finite {dtype} numbers, but sample {sample} is not")
+        seen += len(y)
+        if len(y):
+            yield x, y
+    if seen == 0:
+        raise BadData("dataset must hold at least one sample, got none")
+
+
+def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
+    """Batches as they come, not all of them checked."""
+    arrays = isinstance(dataset, list) and {type(part) for part in dataset} <= {Tensor, np.ndarray}
+    if isinstance(dataset, tuple) or (arrays and dataset):
+        if len(dataset) != 2:
+            raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+        data = as_samples("the dataset", dataset, dtype)
+        for start in range(0, len(data), batch_size):
+            yield data.take(slice(start, start + batch_size))
+    elif isinstance(dataset, DataLoader):
+        _check_loader(dataset)
+        yield from dataset
+    elif isinstance(dataset, Mapping | str | bytes | Tensor | np.ndarray):
+        raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+    elif isinstance(dataset, Dataset) or hasattr(dataset, "__getitem__"):
+        # With a generator of its own the loader draws nothing from the caller's.
+        yield from DataLoader(dataset, batch_size=batch_size, generator=torch.Generator())
+    elif isinstance(dataset, Iterable):
+        yield from dataset
+    else:
+        raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+
+
+def _check_loader(loader: DataLoader[Any]) -> None:
+    """Refuse a loader that leaves samples out, or whose order is not that of its dataset.
+
+    Weights would count too few samples, or indices would name others.
+    """
+    sampler: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    streamed = isinstance(loader.dataset, IterableDataset)
+    dropped = loader.drop_last or getattr(sampler, "drop_last", False)
+    if type(sampler) is BatchSampler:
+        sampler = sampler.sampler
+    if not streamed and not isinstance(sampler, SequentialSampler):
+        raise BadOption(
+            "dataset must keep its order for indices to mean something, got a DataLoader with a "
+            f"{type(sampler).__name__}; give its .dataset, or a loader with shuffle=False"
+        )
+    if dropped or (not streamed and len(sampler) != len(loader.dataset)):  # type: ignore[arg-type]
+        raise BadOption(
+            "dataset must give every sample, for weights count them all, got a DataLoader that "
+            "leaves some out; give its .dataset, or a loader with drop_last=False"
+        )
+
+
+def _kind(inputs: Tensor) -> str:
+    return f"shape {list(inputs.shape[1:])} and type {str(inputs.dtype).removeprefix('torch.')}"
+
+
+def _describe(value: Any) -> str:
+    length = f" of {len(value)}" if isinstance(value, tuple | list) else ""
+    return f"a {type(value).__name__}{length}"
