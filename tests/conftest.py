@@ -13,6 +13,8 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before kernels are imported: they run on the CPU
+# Processes that tests start see the same source, installed or not.
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
 
 from fedcore.sources import files
 from fedcore.sources import idx as idx_format

@@ -98,7 +98,8 @@ def build(
         raise
     except (TypeError, ValueError) as error:
         raise BadOption(
-            f"{kind} {name!r} cannot be built: {error}; its own options go by --method KEY=VALUE"
+            f"{kind} {name!r} cannot be built: {str(error).splitlines()[0]}; "
+            "its own options go by --method KEY=VALUE"
         ) from error
     if not isinstance(built, returns):
         raise BadOption(

@@ -250,7 +250,10 @@ def test_own_options_reach_the_plug_ins_that_take_them(own):
     [
         ({"shar": 1}, "no method option named 'shar'; did you mean 'share'"),
         ({"zzz": 1}, "there are most, share, width$"),
-        ({"width": "x"}, "model '.*wide.py' cannot be built: .*; its own options go by --method"),
+        (
+            {"width": "x"},
+            "model '.*wide.py' cannot be built: .*; its own options go by --method",
+        ),
     ],
 )
 def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method, sentence):

@@ -21,7 +21,7 @@ from fedcore.coreset.proxies import PROXIES
 from fedcore.records import RunKey
 from fedcore.sim import world
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.rounds import on_cpu, simulate_rounds
 from fedcore.sim.world import build_strategy, build_world
 from fedcore.task import Task
 from fedcore.types import (
@@ -52,7 +52,7 @@ def final(federation, strategy, executor, **options):
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("test", strategy, 40.0, 0)
     *_, (record, state) = simulate_rounds(build_world(federation, experiment, run, method))
-    return record, state.params
+    return record, on_cpu(state.params)
 
 
 @functools.cache
@@ -116,8 +116,10 @@ def test_equal_for_every_way_below_one_pass(below, proxy):
 @pytest.mark.parametrize(("block", "threads"), [(1, 1), (1, 2), (2, 2), (4, 1)])
 @pytest.mark.parametrize("model", ["cnn", "char-lstm", "logistic"])
 def test_blocks_and_threads_change_nothing(model, block, threads, strategy, monkeypatch):
-    def choose(_, task, clients, settings, **__):
-        return VectorisedExecutor(task, clients, settings, block=block, threads=threads)
+    def choose(_, task, clients, settings, *, device, **__):
+        return VectorisedExecutor(
+            task, clients, settings, device=device, block=block, threads=threads
+        )
 
     monkeypatch.setattr(world, "choose_executor", choose)
     answer = final(federation_for(model), strategy, "vectorised")
@@ -191,9 +193,9 @@ def answers(kind, task, clients, assignments):
 def test_answers_are_those_of_the_plain_loop(kind, phases, rule, build_client):
     """Under every part of the rule d = s g + mu (w - anchor) + shift, and for every phase."""
     torch.manual_seed(0)
-    task = Task(torch.nn.Linear(3, 2))
+    task = Task(torch.nn.Linear(5, 4))  # gradients of two classes lie on a line, next to ties
     sizes = (30, 7, 19, 40)
-    clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
+    clients = {k: build_client(size, 5, 4, seed=k) for k, size in enumerate(sizes)}
     assignments = jobs(task, sizes, PHASES[phases], RULES[rule])
     expected = answers("sequential", task, clients, assignments)
     for one, other in zip(answers(kind, task, clients, assignments), expected, strict=True):

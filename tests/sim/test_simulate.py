@@ -135,7 +135,7 @@ def test_what_on_round_raises_ends_the_work_that_was_begun_ahead(monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fedcore.simulate(clients(), nn.Linear(4, 2), on_round=stop, **QUICK)
+        fedcore.simulate(clients(), nn.Linear(4, 2), on_round=stop, device="cpu", **QUICK)
     assert closed == [1]
 
 

@@ -73,7 +73,8 @@ class VirtualClock:
     @property
     def in_flight(self) -> tuple[Job, ...]:
         """Jobs that have not been answered, in the order in which they were handed out."""
-        return tuple(sorted((job for _, _, job in self._queue), key=lambda job: job.sequence))
+        jobs = (replace(job, answer=self._answers.get(n)) for _, n, job in self._queue)
+        return tuple(sorted(jobs, key=lambda job: job.sequence))
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -91,6 +92,8 @@ class VirtualClock:
         for job in jobs:
             at = self.now + self._seconds(job) if job.arrives is None else job.arrives
             heapq.heappush(self._queue, (at, job.sequence, replace(job, arrives=at)))
+            if job.answer is not None:
+                self._answers[job.sequence] = job.answer
 
     def wait(self, alarm: float | None) -> Arrival | None:
         """The next answer, or None where the ``alarm`` rings before it."""
@@ -128,7 +131,7 @@ class VirtualClock:
         jobs = [
             job
             for job in self.in_flight
-            if job.assignment.base_version == version and job.sequence not in self._answers
+            if job.assignment.base_version == version and job.answer is None
         ]
         updates = self._executor.run(jobs[0].base, [job.assignment for job in jobs])
         self._answers.update({j.sequence: u for j, u in zip(jobs, updates, strict=True)})

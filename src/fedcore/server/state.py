@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from fedcore.records import Snapshot
-from fedcore.types import Assignment, ClientId, ClientProfile, Params
+from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Job:
         base: the model it starts from.
         sequence: how many were asked before it; of two that answer at once, it comes first.
         arrives: seconds from the last merge to its answer, once a virtual clock has it.
+        answer: what the client will answer, where that is known before it is due.
     """
 
     assignment: Assignment
@@ -31,6 +33,7 @@ class Job:
     base: Params
     sequence: int
     arrives: float | None = None
+    answer: LocalUpdate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,14 @@ def to_snapshot(state: ServerState) -> Snapshot:
         told = job.assignment
         groups[f"base/{told.base_version}"] = job.base  # one model for all jobs of a version
         groups[f"shift/{number}"] = told.shift or {}
-        jobs.append([told.client_id, told.base_version, told.repeat, job.copies, job.arrives])
+        scalars = None
+        if job.answer is not None:
+            groups[f"answer/{number}"] = job.answer.params
+            groups[f"payload/{number}"] = job.answer.payload or {}
+            known = dataclasses.asdict(replace(job.answer, params={}, payload=None))
+            scalars = {name: value for name, value in known.items() if name != "params"}
+        who = [told.client_id, told.base_version, told.repeat]
+        jobs.append([*who, job.copies, job.arrives, scalars])
     tensors = {
         f"{group}/{name}": value for group in groups for name, value in groups[group].items()
     }
@@ -88,10 +98,15 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
     owners = {int(name.split("/")[1]) for name in saved.tensors if name.startswith("client/")}
     bases: dict[int, Params] = {}
     jobs = []
-    for number, (client, version, repeat, copies, arrives) in enumerate(saved.meta["jobs"]):
+    for number, job in enumerate(saved.meta["jobs"]):
+        client, version, repeat, copies, arrives, scalars = job
         base = bases.setdefault(version, group(f"base/{version}"))
         told, profile = assign(client, version, repeat, group(f"shift/{number}") or None)
-        jobs.append(Job(told, profile, copies, base, number, arrives))
+        answer = None
+        if scalars is not None:
+            payload = group(f"payload/{number}") or None
+            answer = LocalUpdate(params=group(f"answer/{number}"), **scalars | {"payload": payload})
+        jobs.append(Job(told, profile, copies, base, number, arrives, answer))
     return ServerState(
         params=group("param"),
         version=saved.meta["version"],
