@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(READY) ## compare FedCore with its three baselines on Synthetic(1, 1); table and plots
-	@$(BIN)/fedcore compare --benchmark synthetic-1-1 --stragglers 10,30 --rounds 100 --seed 0 \
+	@$(BIN)/fedcore compare --benchmark synthetic-1-1 --stragglers 30 --rounds 100 --seed 0,1,2,3,4 \
 	  --out runs/synthetic-1-1 --overwrite
 
 test: check ## everything CI checks: format, lint, types, tests
@@ -36,7 +36,7 @@ types: $(READY) ## mypy --strict
 	@$(BIN)/mypy
 
 tests: $(READY) ## the tests, on two processes
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 --timeout 300
 
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

@@ -9,8 +9,9 @@ than once for a client and a round, and rounds ahead: it decides by its argument
 """
 
 from fedcore.deadline import capacity, full_set_fits
-from fedcore.server.aggregate import aggregation as by_name
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Strategy
+from fedcore.server.merge import aggregation as by_name
+from fedcore.server.method import Strategy
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -27,4 +28,4 @@ def build(*, aggregation: str = "mean") -> Strategy:
         coreset = CoresetSpec(budget, selector="uniform", proxy="input")
         return LocalPlan((Phase(affordable, coreset),), Path.STATIC_CORESET)
 
-    return Strategy(plan, by_name(aggregation), meets_deadline=True)
+    return Strategy(plan, by_name(aggregation))

@@ -22,6 +22,7 @@ CHECKOUT = Path(__file__).parents[1]
 PER_CLASS = 60
 
 torch.set_num_threads(1)  # small steps: threads cost more than they bring
+torch.backends.cudnn.allow_tf32 = False  # equality is judged in float32, on a GPU too
 
 
 def a_client(size: int = 12, features: int = 3, classes: int = 2, seed: int = 0) -> ClientData:

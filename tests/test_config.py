@@ -78,7 +78,7 @@ def test_every_option_has_a_help_text_and_a_panel():
         ({"learning_rate": 10**400}, "learning_rate must be a number, got 10000"),
         ({"rouns": 3}, "see 'fedcore compare --help'"),
         ({"preset": "papers"}, "preset must be one of paper, authors-code, got 'papers'"),
-        ({"selection": "best"}, "selection must be one of"),
+        ({"selection": "best"}, "no sampler named 'best'"),
         ({"selector": "kmeans"}, "no selector named 'kmeans'"),
         ({"model": "logist"}, "no model named 'logist'; did you mean 'logistic'"),
         ({"capability_floor": 0}, "capability_floor must be above 0"),

@@ -1,6 +1,9 @@
+import pytest
+
+pytest.importorskip("hypothesis")
+
 import math
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 

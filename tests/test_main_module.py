@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytest.importorskip("typer")
+pytest.importorskip("rich")
 import fedcore
 
 

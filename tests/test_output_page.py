@@ -1,15 +1,16 @@
-"""docs/output.md names every file and field that is written, and its TOML example is valid."""
+"""docs/output.md names all that is written, its example is valid, other pages name what exists."""
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
 
 from fedcore.config import Experiment, read_toml, resolve
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report import output
-from fedcore.report.records import to_row
+from fedcore.report.records import to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.sources.benchmark import find
-from fedcore.types import ClientRecord, RoundRecord, RunKey
 from fedcore.types import Path as WorkPath
 
 ROOT = Path(__file__).parents[1]
@@ -17,15 +18,12 @@ PAGE = (ROOT / "docs" / "output.md").read_text()
 NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
-def a_row():
-    client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4)
-    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01)
-    return to_row(RunKey("b", "fedcore", 30.0, 0), record)
-
-
 def test_every_field_is_described():
-    row = a_row()
-    content = summary([row], {})
+    run = RunKey("b", "fedcore", 30.0, 0)
+    client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, fell_back=True)
+    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01)
+    row = json.loads(to_lines([to_row(run, record)])[0])
+    content = summary({run: [record]}, {})
     written = {*row, *row["clients"][0], *content, *content["results"][0], *map(str, WorkPath)}
     assert written <= NAMED
 
@@ -56,3 +54,17 @@ def test_every_option_that_deviations_name_exists():
     named = re.findall(r"`--([a-z-]+)", (ROOT / "docs" / "deviations.md").read_text())
     known = {field.name.replace("_", "-") for field in fields(Experiment)}
     assert set(named) <= known
+
+
+def test_what_the_map_of_the_paper_names_exists():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    folders = (ROOT / "src" / "fedcore", ROOT)
+    assert all(
+        any((folder / path).is_dir() for folder in folders)
+        for path in re.findall(r"`([\w/]+/)`", page)
+    )
+    for path, names in re.findall(r"`([\w/]+\.py)`((?:: (?:`\w+`(?:, )?)+)?)", page):
+        (file,) = [folder / path for folder in folders if (folder / path).is_file()] or [path]
+        assert file != path, f"{path} is gone"
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"\b(def|class) {name}\b", file.read_text()), f"{path}: {name}"

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -175,7 +176,7 @@ def anytime(count: int) -> list[dict[str, object]]:
     metric = residual_metric(*residual_gradients(count, "middle"))
     best = solve(metric, count // 5).objective
     solve(metric, count // 5, seconds=1e-3)
-    rows = []
+    rows: list[dict[str, object]] = []
     for seconds in (0.05, 0.1, 0.2, 0.5, 1.0, 2.0):
         times = []
         for _ in range(3):
@@ -266,7 +267,7 @@ def measure_all(quick: bool, data: Path | None, load: str) -> None:
         if (100_000, stage) in seconds
     }
     real, shares = digits.measure(data, say)
-    report = {
+    report: dict[str, Any] = {
         "machine": {**describe(), "other load": load},
         "speed": speed,
         "scale": scale,

@@ -70,7 +70,9 @@ def stages(x: Tensor, y: Tensor) -> Iterator[tuple[str, HeadGradients, Tensor]]:
         steps = int(epochs * len(x)) // 32
         params = train_on(task, params, x, y, batch=32, rate=0.03, steps=steps - done)
         done = steps
-        seen = head_gradients(task, params, zip(x.split(256), y.split(256), strict=True))
+        seen = head_gradients(
+            task, params, zip(torch.split(x, 256), torch.split(y, 256), strict=True)
+        )
         yield name, seen, task.head_weight(params)
 
 

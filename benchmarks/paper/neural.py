@@ -14,6 +14,8 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ sys.path.insert(0, str(ROOT / "src"))
 from benchmarks.paper.synthetic import KEPT  # noqa: E402
 from fedcore.cli.grid import run_grid  # noqa: E402
 from fedcore.config import resolve  # noqa: E402
+from fedcore.records import RoundRecord, RunKey  # noqa: E402
 from fedcore.sources import benchmark as _benchmark  # noqa: E402
-from fedcore.types import RunKey  # noqa: E402
 
 _MNIST = {"benchmark": "mnist", "rounds": 30, "evaluate_samples": 10000}
 _CORE = {"strategies": "fedcore", "stragglers": 30}
@@ -120,30 +122,26 @@ def run(job: str, options: dict[str, Any], out: Path) -> list[dict[str, Any]]:
             elapsed = time.perf_counter() - began
             print(f"{elapsed:7.1f} s {job}: {key.strategy}, round {done}", flush=True)
 
-    content, rows = run_grid(experiment, out, resume=(out / "experiment.json").exists(), tell=tell)
+    content, runs = run_grid(experiment, out, resume=(out / "experiment.json").exists(), tell=tell)
     results = []
     for result in content["results"]:
-        own = [row for row in rows if row["strategy"] == result["strategy"]]
+        own = next(rounds for key, rounds in runs.items() if key.strategy == result["strategy"])
         results.append(
             {
                 **{name: result[name] for name in KEPT},
                 "wall_seconds": result["wall_seconds"],
                 "paths": paths_of(own),
-                "round_times": [round(row["round_time"], 3) for row in own],
-                "test_accuracies": [round(row["test_accuracy"], 4) for row in own],
+                "round_times": [round(record.time, 3) for record in own],
+                "test_accuracies": [round(record.test_accuracy or 0.0, 4) for record in own],
             }
         )
         print(job, json.dumps({k: results[-1][k] for k in KEPT}), flush=True)
     return results
 
 
-def paths_of(rows: list[dict[str, Any]]) -> dict[str, int]:
+def paths_of(rounds: Sequence[RoundRecord]) -> dict[str, int]:
     """How many clients went which way, over all rounds."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        for client in row["clients"]:
-            counts[client["path"]] = counts.get(client["path"], 0) + 1
-    return counts
+    return dict(Counter(str(client.path) for record in rounds for client in record.clients))
 
 
 def main() -> None:

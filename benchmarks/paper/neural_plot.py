@@ -11,6 +11,7 @@ from benchmarks.paper.neural_table import RESULTS, title_of
 from fedcore.report.plots import COLOURS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "shakespeare.png"
+STRATEGIES = ("fedavg", "fedavg-ds", "fedprox", "fedcore")  # coloured in this order
 SOLID, DASHED, DOTTED = "-", "--", ":"
 DRAWN = {
     "avg": SOLID,
@@ -30,7 +31,7 @@ def curves() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     for job, style in DRAWN.items():
         for result in content["results"].get(job, []):
             title = title_of(content["jobs"][job], result["strategy"])
-            line = {"linestyle": style, "color": COLOURS[result["strategy"]]}
+            line = {"linestyle": style, "color": COLOURS[STRATEGIES.index(result["strategy"])]}
             drawn.append((title, line, result))
     return drawn
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from fedcore.cli.job import run_job
 from fedcore.config import resolve
+from fedcore.records import RunKey
 from fedcore.report.summary import environment
-from fedcore.sim.cohort import draw_cohort
-from fedcore.sim.rounds import build_strategy, fleet_of
+from fedcore.server.method import Draw
+from fedcore.sim.world import build_sampler, build_strategy, fleet_of
 from fedcore.sources import benchmark as _benchmark
-from fedcore.types import RunKey
+from fedcore.sources.clients import sizes_of
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs" / "paper"
@@ -71,7 +72,7 @@ def run(job: str, benchmark: str) -> list[dict[str, Any]]:
 def round_times(std: float, fleets: int = 60) -> list[dict[str, Any]]:
     """Mean round times by the clock alone: 100 rounds in each of many fleets, no training."""
     dataset = _benchmark.find("synthetic-1-1").load(seed=0, data_dir=None, options={})
-    sizes = {client: len(data) for client, data in dataset.clients.items()}
+    sizes = sizes_of(dataset.clients)
     options = experiment("synthetic-1-1", {"capability_std": std})
     rows = []
     for stragglers in options.stragglers:
@@ -83,7 +84,8 @@ def round_times(std: float, fleets: int = 60) -> list[dict[str, Any]]:
                 fleet = fleet_of(sizes, options, key)
                 lengths = []
                 for number in range(1, options.rounds + 1):
-                    cohort = draw_cohort(options.selection, sizes, 10, number, seed)
+                    asked = Draw(10, number - 1, seed, sizes, fleet.profiles)
+                    cohort = build_sampler(options).draw(asked)
                     plans = {
                         c: strategy.plan(fleet.profiles[c], fleet.deadline, options.epochs)
                         for c in cohort

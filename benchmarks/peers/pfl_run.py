@@ -49,7 +49,8 @@ class GivenOrders(PyTorchTensorDataset):
 
     def iter(self, batch_size: int | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of one epoch."""
-        return batches(*self.raw_data, next(self._orders), batch_size or len(self))
+        x, y = self.raw_data
+        return batches(x, y, next(self._orders), batch_size or len(self))
 
 
 class Lap(TrainingProcessCallback):

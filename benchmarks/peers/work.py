@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,18 +77,13 @@ class Work:
 
     def write(self, path: Path) -> None:
         """Write everything as plain arrays."""
-        arrays = {f"initial_{number}": value for number, value in enumerate(self.initial)}
-        np.savez(
-            path,
-            model=np.array(self.model),
-            x=self.x,
-            y=self.y,
-            sizes=self.sizes,
-            cohorts=self.cohorts,
-            orders=self.orders,
-            settings=np.array([self.epochs, self.batch_size, self.learning_rate]),
-            **arrays,
-        )
+        arrays: dict[str, Any] = {
+            f"initial_{number}": value for number, value in enumerate(self.initial)
+        }
+        settings = np.array([self.epochs, self.batch_size, self.learning_rate])
+        names = ("x", "y", "sizes", "cohorts", "orders")
+        arrays |= {name: getattr(self, name) for name in names}
+        np.savez(path, **arrays, model=np.array(self.model), settings=settings)
 
     @classmethod
     def read(cls, path: Path) -> Work:
@@ -117,7 +113,9 @@ class Answer:
 
     def write(self, path: Path) -> None:
         """Write everything as plain arrays."""
-        arrays = {f"final_{number}": value for number, value in enumerate(self.final)}
+        arrays: dict[str, Any] = {
+            f"final_{number}": value for number, value in enumerate(self.final)
+        }
         np.savez(path, round_seconds=np.array(self.round_seconds), **arrays)
 
     @classmethod
@@ -180,7 +178,7 @@ def weights_of(model: nn.Module) -> Weights:
 
 def batches(x: Tensor, y: Tensor, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """An epoch without a DataLoader: shuffle once, then cut views."""
-    return zip(x[order].split(size), y[order].split(size), strict=True)
+    return zip(torch.split(x[order], size), torch.split(y[order], size), strict=True)
 
 
 def train_client(model: nn.Module, work: Work, round_number: int, client: int) -> None:

@@ -10,11 +10,13 @@ import torch
 
 from benchmarks.peers.work import Weights, Work
 from fedcore import plugins
-from fedcore.client.executors.sequential import phase_schedule
+from fedcore.client.job import phase_schedule
 from fedcore.client.schedule import Samples
 from fedcore.datasets import mnist, synthetic
 from fedcore.errors import DatasetUnavailable
-from fedcore.sim.cohort import draw_cohort
+from fedcore.server.method import Draw
+from fedcore.server.samplers import uniform
+from fedcore.sources.clients import ClientSizes
 from fedcore.types import Assignment, ClientData, LocalPlan, Phase
 from fedcore.types import Path as Way
 
@@ -65,10 +67,10 @@ def mnist_work(data_dir: Path | None) -> tuple[Work, str]:
 
 
 def _work(setting: Setting, clients: list[ClientData]) -> Work:
-    sizes = {number: len(data) for number, data in enumerate(clients)}
+    sizes = ClientSizes(range(len(clients)), [len(data) for data in clients])
     cohorts = [
-        list(draw_cohort("uniform", sizes, setting.cohort, number, SEED))
-        for number in range(1, setting.rounds + 1)
+        list(uniform.build().draw(Draw(setting.cohort, version, SEED, sizes, {})))
+        for version in range(setting.rounds)
     ]
     return Work(
         model=setting.model,

@@ -19,7 +19,7 @@ from benchmarks.coreset.machine import describe
 from benchmarks.selectors.settings import BATCH, Setting, settings
 from fedcore.client.gradient_error import full_gradient_error
 from fedcore.client.schedule import Samples, schedule
-from fedcore.client.step import Batch, StepRule, step_and_watch
+from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
@@ -41,7 +41,8 @@ def first_epoch(setting: Setting, seed: int) -> tuple[Params, HeadGradients]:
         chosen = torch.from_numpy(index[coefficient > 0])
         scale = torch.from_numpy(coefficient[coefficient > 0])
         batch = Batch(*setting.data.take(chosen), scale)
-        params, seen = step_and_watch(setting.task, params, batch, rule)
+        params, _, seen = step(setting.task, params, batch, rule, watch=True)
+        assert seen is not None
         parts.append(seen)
         order.append(chosen)
     return params, HeadGradients.gather(parts, torch.cat(order))

@@ -43,7 +43,7 @@ def train(setting: Setting, params: Params, samples: Samples, epochs: int, seed:
         real = coefficient > 0
         chosen = torch.from_numpy(index[real])
         batch = Batch(*setting.data.take(chosen), torch.from_numpy(coefficient[real]))
-        params = step(setting.task, params, batch, rule)
+        params, *_ = step(setting.task, params, batch, rule)
     return params
 
 

@@ -29,7 +29,7 @@ from benchmarks.simulator.workload import (
     shorter,
     task_of,
 )
-from fedcore.client.executors.choose import choose_device, choose_executor
+from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.types import Executor, LocalUpdate, Params, TrainingSettings
 
 MODELS = [workload.model for workload in WORKLOADS]
@@ -142,8 +142,6 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
         "floor ms": round(floor * 1e3, 5),
         "largest difference": float(f"{difference:.1e}"),
     }
-    if hasattr(ours, "padding_share"):
-        row["padding share"] = round(ours.padding_share, 3)
     say(str(row))
     return row
 

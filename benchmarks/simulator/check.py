@@ -1,9 +1,8 @@
 """Test and time the GPU paths without a test runner: ``python -m benchmarks.simulator.check``.
 
-1. The fused LSTM cell against the equations.
-2. Every model and strategy over 3 rounds: side by side on the device against the plain loop on
+1. Every model and strategy over 3 rounds: side by side on the device against the plain loop on
    the CPU; the largest difference of a parameter.
-3. Milliseconds of one step of all clients: each form, taken one by one and captured, and where
+2. Milliseconds of one step of all clients: each form, taken one by one and captured, and where
    the time goes, kernel by kernel.
 """
 
@@ -16,40 +15,34 @@ import logging
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from benchmarks.simulator.machine import describe
-from benchmarks.simulator.workload import BATCH, WORKLOADS, Workload, clients_of, task_of
+from benchmarks.simulator.workload import (
+    BATCH,
+    WORKLOADS,
+    Workload,
+    assignments_of,
+    clients_of,
+    task_of,
+)
 from fedcore import plugins
-from fedcore.client.executors.captured import CapturedSteps
-from fedcore.client.executors.choose import choose_device
-from fedcore.client.executors.forms import by_module, form_of
+from fedcore.client.executors.by_name import choose_device
 from fedcore.client.executors.pool import Pool
-from fedcore.client.executors.steps import EagerSteps, Steps, Tape
+from fedcore.client.executors.stacked_model import by_module, form_of
+from fedcore.client.executors.steps import Steps, Tape
 from fedcore.config import Experiment
-from fedcore.models.char_lstm.cell import cell_backward, cell_forward
+from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federate, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
 from fedcore.stacked import Form
-from fedcore.types import ClientData, FederatedDataset, Params, RunKey
+from fedcore.types import ClientData, FederatedDataset, Params
 
 SMALL = Experiment(rounds=3, epochs=4, clients_per_round=4, learning_rate=0.1, prox_mu=0.3)
 RESULTS = Path(__file__).parents[1] / "results"
-
-
-def cell_difference(device: torch.device) -> float:
-    draw = torch.Generator().manual_seed(0)
-    gates, other = (torch.randn(80, 1024, generator=draw) for _ in range(2))
-    c, dh, dc = (torch.randn(80, 256, generator=draw) for _ in range(3))
-    answers = []
-    for where in (torch.device("cpu"), device):
-        a, b, before, up, down = (t.to(where) for t in (gates, other, c, dh, dc))
-        h, after, activated = cell_forward(a, b, before)
-        answers.append([h, after, *cell_backward(up, down, before, after, activated)])
-    return max(
-        float((one.cpu() - two.cpu()).abs().max()) for one, two in zip(*answers, strict=True)
-    )
 
 
 def small_federation(model: str) -> Federation:
@@ -76,8 +69,8 @@ def final(federation: Federation, strategy: str, executor: str, device: str) -> 
     experiment = dataclasses.replace(SMALL, executor=executor, device=device, selector=selector)
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("check", strategy, 40.0, 0)
-    *_, (_, params) = simulate_rounds(federation, experiment, run, strategy=method)
-    return params
+    *_, (_, state) = simulate_rounds(build_world(federation, experiment, run, method))
+    return state.params
 
 
 def equality(device: torch.device) -> dict[str, float]:
@@ -98,7 +91,7 @@ def milliseconds(steps: Steps, tape: Tape, device: torch.device) -> float:
     for _ in range(4):
         _wait(device)
         begin = time.perf_counter()
-        steps.run(tape, 0)
+        steps.run(tape, None)
         _wait(device)
         best = min(best, (time.perf_counter() - begin) / len(tape.rows))
     return round(best * 1e3, 4)
@@ -111,17 +104,18 @@ def forms(workload: Workload, device: torch.device, count: int) -> dict[str, obj
     pool.fill(list(clients.values()))
     shape = (count, workload.clients, BATCH)
     rows = torch.randint(workload.samples * workload.clients, shape, device=device)
-    tape = Tape(rows, torch.full(shape, 1 / BATCH, device=device), None)
+    tape = Tape(rows, torch.full(shape, 1 / BATCH, device=device))
     choices: dict[str, Form] = {"own form": form_of(task)}
     if workload.model != "char-lstm":
         choices["vmap"] = by_module(task)
     row: dict[str, object] = {"model": workload.model, "clients": workload.clients}
     for name, form in choices.items():
-        for kind in (EagerSteps, CapturedSteps):
-            steps = kind(form, pool, 0.01)
-            steps.start(task.initial_params(), workload.clients)
-            row[f"{name}, {kind.__name__}"] = milliseconds(steps, tape, device)
-            if name == "own form" and kind is CapturedSteps:
+        for record in (False, True):
+            steps = Steps(form, pool, 0.01, record=record)
+            steps.start(task.initial_params(), assignments_of(workload))
+            kind = "captured" if record else "one by one"
+            row[f"{name}, {kind}"] = milliseconds(steps, tape, device)
+            if name == "own form" and record:
                 row["kernels"] = profile(steps, tape, device)
             del steps
     say(json.dumps(row, indent=1))
@@ -134,10 +128,10 @@ def profile(steps: Steps, tape: Tape, device: torch.device) -> list[str]:
         return []
     from torch.profiler import ProfilerActivity
 
-    one = Tape(tape.rows[:1], tape.coefficient[:1], None)
+    one = Tape(tape.rows[:1], tape.coefficient[:1])
     activities = [ProfilerActivity.CUDA, ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profiled:
-        steps.run(one, 0)
+        steps.run(one, None)
         _wait(device)
     found = [e for e in profiled.key_averages() if e.self_device_time_total > 0]
     found.sort(key=lambda event: -event.self_device_time_total)
@@ -168,9 +162,7 @@ def main() -> None:
     device = choose_device(options.device, "auto")
     torch.set_num_threads(1)  # small steps: on busy cores threads cost more than they bring
     torch.backends.cudnn.allow_tf32 = False  # equality is judged in float32
-    report: dict[str, object] = {"machine": describe(device), "cell": cell_difference(device)}
-    say(f"cell: {report['cell']}")
-    report["equality"] = equality(device)
+    report: dict[str, Any] = {"machine": describe(device), "equality": equality(device)}
     report["one step, ms"] = [forms(workload, device, options.steps) for workload in WORKLOADS]
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"simulator-check-{device.type}.json"

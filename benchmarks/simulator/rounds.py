@@ -27,13 +27,15 @@ import torch
 
 from benchmarks.simulator.machine import describe
 from fedcore import select_coreset
-from fedcore.client.executors.choose import choose_device
+from fedcore.client.executors.by_name import choose_device
 from fedcore.config import Experiment, resolve
+from fedcore.records import RoundRecord, RunKey
 from fedcore.server.evaluate import evaluate
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources import benchmark as _benchmark
-from fedcore.types import Params, RoundRecord, RunKey
+from fedcore.types import Params
 
 RESULTS = Path(__file__).parents[1] / "results"
 STRAGGLERS = 30.0
@@ -71,7 +73,8 @@ def rounds_of(
 ) -> Iterator[tuple[RoundRecord, Params]]:
     strategy = build_strategy("fedcore", experiment, federation.proxy)
     key = RunKey(experiment.benchmark, "fedcore", STRAGGLERS, 0)
-    return simulate_rounds(federation, experiment, key, strategy=strategy)
+    world = build_world(federation, experiment, key, strategy)
+    return ((record, state.params) for record, state in simulate_rounds(world))
 
 
 def parts_of(record: RoundRecord) -> dict[str, float]:

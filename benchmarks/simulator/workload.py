@@ -54,7 +54,7 @@ def _lstm_flops() -> float:
 WORKLOADS = (
     Workload("logistic", 100, 400, 3 * _linear(60, 10), 20, 40.0, 200.0, epochs=10),
     Workload("cnn", 100, 69, _cnn_flops(), 70, 1.5, 25.0, epochs=10),
-    Workload("char-lstm", 10, 400, _lstm_flops(), 200, 1.25, 20.0),
+    Workload("char-lstm", 10, 400, _lstm_flops(), 200, 1.0, 20.0),
 )
 
 

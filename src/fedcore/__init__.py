@@ -9,12 +9,14 @@ from importlib import import_module
 _PUBLIC = {
     "coreset.api": ("coreset_for", "select_coreset"),
     "coreset.metric": ("Euclidean", "OuterProduct"),
-    "sim.history": ("History",),
+    "history": ("History",),
+    "server.method": ("Pace", "Sampler", "Strategy"),
+    "server.state": ("ServerState",),
     "sim.simulate": ("simulate",),
     "sources.clients": ("LazyClients",),
     "types": (
         *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
-        *("LocalUpdate", "Path", "Phase", "Strategy"),
+        *("LocalUpdate", "Path", "Phase"),
     ),
     "version": ("__version__",),
 }

@@ -2,7 +2,9 @@
 
 from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.metric import Euclidean, OuterProduct
-from fedcore.sim.history import History
+from fedcore.history import History
+from fedcore.server.method import Pace, Sampler, Strategy
+from fedcore.server.state import ServerState
 from fedcore.sim.simulate import simulate
 from fedcore.sources.clients import LazyClients
 from fedcore.types import (
@@ -15,7 +17,6 @@ from fedcore.types import (
     LocalUpdate,
     Path,
     Phase,
-    Strategy,
 )
 from fedcore.version import __version__
 
@@ -31,8 +32,11 @@ __all__ = [
     "LocalPlan",
     "LocalUpdate",
     "OuterProduct",
+    "Pace",
     "Path",
     "Phase",
+    "Sampler",
+    "ServerState",
     "Strategy",
     "__version__",
     "coreset_for",

@@ -20,13 +20,12 @@ from typing import Any
 from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
-from fedcore.server.aggregate import AGGREGATIONS
+from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
     BELOW_ONE_PASS,
     CAPABILITIES,
     LARGEST_LEGACY_SEED,
-    SELECTIONS,
     Check,
     above_zero,
     at_least,
@@ -123,8 +122,8 @@ class Experiment:
     clients_per_round: int = _fleet(10, "Clients K drawn for a round.", at_least(1, MANY))
     selection: str = _fleet(
         "proportional",
-        "How they are drawn: by p = m / sum m with replacement, or uniformly without.",
-        one_of(*SELECTIONS),
+        "Sampler: how they are drawn, e.g. by p = m / sum m with replacement, or uniformly; "
+        "see 'fedcore list'.",
     )
     first_round: str = _fleet(
         "parallel",
@@ -140,6 +139,11 @@ class Experiment:
         0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
     )
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
+
+    download: float = _fleet(
+        0.0, "Bytes per second that a client's link brings in; 0: no limit.", at_least(0)
+    )
+    upload: float = _fleet(0.0, "Bytes per second that it sends out; 0: no limit.", at_least(0))
 
     aggregation: str = _method(
         "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
@@ -182,6 +186,12 @@ class Experiment:
         at_least(1),
     )
 
+    selection_price: float = _method(
+        0.0,
+        "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
+        at_least(0),
+    )
+
     data_dir: str | None = _job(
         None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
     )
@@ -196,7 +206,8 @@ class Experiment:
             check = item.metadata.get("check")
             if check is not None:
                 check(item.name, getattr(self, item.name))
-        for kind, name in (("model", self.model), ("selector", self.selector)):
+        named = (("model", self.model), ("selector", self.selector), ("sampler", self.selection))
+        for kind, name in named:
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
         for key in self.method:

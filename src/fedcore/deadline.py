@@ -43,16 +43,18 @@ def coreset_budget(
     epochs: int,
     forward_price: float = 0.0,
     fewest_epochs: int = 0,
+    selection_price: float = 0.0,
 ) -> tuple[int, int]:
     """(b^i, epochs on it): floor((c^i·τ - m^i) / (E - 1)) samples for E - 1 epochs, section 4.2.
 
     With E = 1 no epoch is left for a coreset, so the budget is 0. A forward pass on everything
-    between the first epoch and the coreset's takes ceil(ρ·m^i) more, ρ its price. Where fewer
+    between the first epoch and the coreset's takes ceil(ρ·m^i) more, ρ its price, and so does
+    choosing the coreset, which is free in the paper (docs/adr/0004). Where fewer
     epochs will do, the same time goes into a larger coreset; into no fewer epochs, however, than
     it takes to spend that time on at most m^i samples.
     """
-    scan = math.ceil(forward_price * client.num_samples)
-    left = capacity(client, deadline) - client.num_samples - scan
+    passes = sum(math.ceil(p * client.num_samples) for p in (1, forward_price, selection_price))
+    left = capacity(client, deadline) - passes
     if epochs <= 1 or left <= 0:
         return 0, 0
     fewest = max(fewest_epochs or epochs, -(-left // client.num_samples))
@@ -60,7 +62,11 @@ def coreset_budget(
 
 
 def static_coreset_budget(
-    client: ClientProfile, deadline: float, epochs: int, fewest_epochs: int = 0
+    client: ClientProfile,
+    deadline: float,
+    epochs: int,
+    fewest_epochs: int = 0,
+    selection_price: float = 0.0,
 ) -> tuple[int, int]:
     """Section 4.4 a): (samples, epochs) for a client that cannot afford one full pass.
 
@@ -68,7 +74,7 @@ def static_coreset_budget(
     samples of capacity trains on one sample for as many epochs as fit; (0, 0) if it cannot
     process a single sample.
     """
-    limit = capacity(client, deadline)
+    limit = capacity(client, deadline) - math.ceil(selection_price * client.num_samples)
     wanted = min(fewest_epochs or epochs, epochs)
     if limit < wanted:
         return (1, limit) if limit > 0 else (0, 0)
@@ -81,13 +87,15 @@ def forward_coreset_budget(
     epochs: int,
     forward_price: float,
     fewest_epochs: int = 0,
+    selection_price: float = 0.0,
 ) -> tuple[int, int]:
     """Section 4.4 b): (samples, epochs) after a forward pass on everything; (0, 0) if none fit.
 
     floor((c^i·τ - ceil(ρ·m^i)) / E) samples for E epochs, with ρ the price of a forward pass in
     trained samples.
     """
-    left = capacity(client, deadline) - math.ceil(forward_price * client.num_samples)
+    looks = sum(math.ceil(p * client.num_samples) for p in (forward_price, selection_price))
+    left = capacity(client, deadline) - looks
     return _spread(max(0, left), min(fewest_epochs or epochs, epochs), client.num_samples)
 
 

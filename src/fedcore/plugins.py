@@ -23,6 +23,7 @@ from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 KINDS = {
     "strategy": "fedcore.strategies",
     "selector": "fedcore.coreset.selectors",
+    "sampler": "fedcore.server.samplers",
     "dataset": "fedcore.datasets",
     "model": "fedcore.models",
 }

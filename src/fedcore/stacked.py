@@ -1,18 +1,44 @@
-"""Parameters of many clients stacked along a leading axis K, and one linear layer of them."""
+"""Parameters of many clients stacked along a leading axis K, and the fast forms a model may bring.
+
+A model's class may define any of these; they hold for that very class, since one that is made of it
+may compute something else:
+
+* ``stacked_form(self) -> Form``: its forward pass over K clients, where ``vmap`` has no rule for
+  it or is slow.
+* ``single_form(self) -> Form``: the same for K = 1 on a CPU, where it beats the module itself.
+* ``one_layer(self) -> OneLayer``: that it is a linear layer, for the compiled loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Stack = Mapping[str, Tensor]
 
 # A forward pass over clients. It takes parameters [K, ...], inputs [K, B, ...] and, where the
 # last layer is watched, zeros [K, B, C] that are added to its output: their gradient is dL/da.
-# It gives scores [K, B, C] and what entered the last layer, z [K, B, d].
+# It gives scores [K, B, C] and what entered the last layer, z [K, B, d]. Of one client alone,
+# the same without the axis K.
 Form = Callable[[Stack, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OneLayer:
+    """A model that is one linear layer, with a sigmoid behind it or not."""
+
+    layer: nn.Linear
+    sigmoid: bool = False
+
+
+def brought(model: nn.Module, name: str) -> Any | None:
+    """The fast form called ``name`` that a model's own class brings, if it does."""
+    bring = vars(type(model)).get(name)
+    return None if bring is None else bring(model)
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -74,6 +74,12 @@ class Task:
         _check_passes([seen.outputs for seen in passes], len(x))
         return logits, passes[0]
 
+    def forward(
+        self, params: Params, x: Tensor, probe: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Class scores, and what entered the last layer where a ``probe`` is given."""
+        return (self.logits(params, x), None) if probe is None else self.probed(params, x, probe)
+
     def probed(self, params: Params, x: Tensor, probe: Tensor) -> tuple[Tensor, Tensor]:
         """Class scores, and what entered the last linear layer; ``probe`` is added to its output.
 
@@ -88,6 +94,7 @@ class Task:
         def add(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
             inputs.append(entered[0])
             outputs.append(output)
+            _check_passes([output], len(x))  # before shapes clash
             return output + probe
 
         handle = self._head.register_forward_hook(add)

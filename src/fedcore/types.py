@@ -16,8 +16,8 @@ w          ``Params``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol
 
@@ -237,16 +237,6 @@ class LocalUpdate:
     full_gradient_error: float | None = None  # the same on the whole model, where asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """A way to deal with slow clients: a decision per client, and how answers are merged."""
-
-    # (client, τ, E); asked more than once, and rounds ahead: it decides by its arguments alone.
-    plan: Callable[[ClientProfile, float, int], LocalPlan]
-    aggregate: Callable[[Params, Sequence[LocalUpdate]], Params]
-    meets_deadline: bool  # FedAvg alone says False
-
-
 @dataclass(slots=True)
 class SelectionTime:
     """Seconds of real time that choosing coresets took, summed over rounds.
@@ -270,58 +260,10 @@ class Executor(Protocol):
         """Prepare for what a later round will ask; it changes the time, never an answer."""
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train every assignment from ``params``; answers come in the same order."""
+        """Train every assignment from ``params``.
+
+        Answers come in the same order, on the device of ``params``; no client is in it twice.
+        """
 
     def close(self) -> None:
         """Drop what has not begun, and wait for nothing; no more is asked after this."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientRecord:
-    """What one client of a cohort did in a round, as the server saw it."""
-
-    client_id: ClientId
-    path: Path
-    copies: int
-    work: int  # samples processed
-    seconds: float
-    coreset_budget: int | None
-    coreset_size: int | None = None
-    gradient_error: float | None = None
-    full_gradient_error: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """One round: how long it took and how good the model is after it."""
-
-    number: int
-    seconds: float
-    deadline: float
-    clients: tuple[ClientRecord, ...]
-    rejected: int  # answers with NaN or infinity in them, which were left out
-    train_loss: float
-    train_accuracy: float
-    test_loss: float | None
-    test_accuracy: float | None
-    wall_seconds: float
-    # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
-    training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
-    selection_seconds: float = field(default=0.0, compare=False)
-    waited_seconds: float = field(default=0.0, compare=False)
-    evaluation_seconds: float = field(default=0.0, compare=False)
-
-    @property
-    def time(self) -> float:
-        """Length of the round in units of the deadline; above 1 is late."""
-        return self.seconds / self.deadline
-
-
-@dataclass(frozen=True, slots=True)
-class RunKey:
-    """Which run of a comparison: a strategy at a share of stragglers, with a seed."""
-
-    benchmark: str
-    strategy: str
-    stragglers: float
-    seed: int

@@ -15,7 +15,6 @@ Check = Callable[[str, Any], None]
 
 
 # Choices of options that parts on several layers know; each list is written here alone.
-SELECTIONS = ("proportional", "uniform", "uniform-by-round")
 CAPABILITIES = ("normal", "size-linked", "equal")
 BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 

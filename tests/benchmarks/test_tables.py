@@ -1,10 +1,13 @@
 """Documents say what the committed results say, and the results meet what is claimed of them."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("rich")
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -75,10 +78,10 @@ def median(benchmark, strategy, stragglers, name="final_test_accuracy"):
     return sorted(run[name] for run in runs)[2]
 
 
-@pytest.mark.parametrize(("benchmark", "stragglers"), CELLS)
-def test_fedcore_is_at_most_a_point_behind_fedavg_and_far_ahead_of_dropping(benchmark, stragglers):
+@pytest.mark.parametrize(("dataset", "stragglers"), CELLS)
+def test_fedcore_is_at_most_a_point_behind_fedavg_and_far_ahead_of_dropping(dataset, stragglers):
     fedavg, dropping, fedcore = (
-        median(benchmark, s, stragglers) for s in ("fedavg", "fedavg-ds", "fedcore")
+        median(dataset, s, stragglers) for s in ("fedavg", "fedavg-ds", "fedcore")
     )
     assert fedcore >= fedavg - 0.01
     assert dropping < fedcore - 0.1
@@ -93,13 +96,13 @@ def test_only_fedavg_is_ever_late(job):
             assert run["max_round_time"] <= 1
 
 
-@pytest.mark.parametrize(("benchmark", "stragglers"), CELLS)
+@pytest.mark.parametrize(("dataset", "stragglers"), CELLS)
 @pytest.mark.parametrize("strategy", list(tables.TITLES))
-def test_the_authors_runs_again(benchmark, stragglers, strategy):
+def test_the_authors_runs_again(dataset, stragglers, strategy):
     """Within 0.7 points (FedAvg-DS: 4) of the authors' code, with its round-1 defect."""
     name = "mean_train_accuracy_from_round_10"
-    theirs = REFERENCE["authors_code"][benchmark][strategy][str(stragglers)][name]
-    runs = tables.pick(CONTENT["results"]["authors-code-chained"], benchmark, strategy, stragglers)
+    theirs = REFERENCE["authors_code"][dataset][strategy][str(stragglers)][name]
+    runs = tables.pick(CONTENT["results"]["authors-code-chained"], dataset, strategy, stragglers)
     allowed = 4 if strategy == "fedavg-ds" else 0.7
     assert abs(100 * runs[0][name] - theirs) <= allowed
 
@@ -170,3 +173,39 @@ def test_fedprox_with_larger_steps_is_on_either_side_of_fedcore_by_seed():
         )
         assert 0 < first < 1
         assert -1 < second < 0
+
+
+def test_the_readme_says_how_much_longer_fedavg_takes_over_all_fleets():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    ratios = {}
+    for stragglers in (10, 30):
+        average, core = (
+            [
+                run["mean_round_time"]
+                for benchmark in tables.SETS
+                for run in tables.pick(CONTENT["results"]["paper"], benchmark, name, stragglers)
+            ]
+            for name in ("fedavg", "fedcore")
+        )
+        ratios[stragglers] = [a / c for a, c in zip(average, core, strict=True)]
+    (low, high), (least, most) = ((min(r), max(r)) for r in ratios.values())
+    assert f"{low:.1f} to {high:.0f} times as long at 10 % of stragglers" in readme
+    assert f"and {least:.1f} to {most:.0f} times at 30 %" in readme
+
+
+def test_the_readme_says_how_far_fedprox_falls_at_30_percent():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    gaps = [100 * (median(b, "fedavg", 30) - median(b, "fedprox", 30)) for b in tables.SETS]
+    assert f"ends {int(min(gaps))} to {int(max(gaps))} points below FedAvg at 30 %" in readme
+
+
+def test_the_page_on_performance_has_the_launches_and_ratios_of_the_results():
+    page = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    steps = tables.read("simulator-check-cuda.json")["one step, ms"]
+    for name, step in zip(("logistic,", "CNN,", "LSTM,"), steps, strict=True):
+        launches = step["kernels"][0].split(", ")[1].split()[0]
+        assert re.search(rf"\| {name} [^|]*\|[^|]*\|[^|]*\| {launches}[ :]", page)
+    cnn = next(row for row in tables.read("simulator-cpu.json")["speed"] if row["model"] == "cnn")
+    assert f"The {cnn['times faster']:.2f} of the first table" in page
+    in_turns = cnn["plain ms, in turns with ours"] / cnn["ours ms"]
+    assert f"is {in_turns:.2f} against the plain loop in turns with ours" in page

@@ -1,5 +1,8 @@
 import pytest
 
+pytest.importorskip("rich")
+
+
 from fedcore.cli.consoles import plain_console
 
 

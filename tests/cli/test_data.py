@@ -1,9 +1,13 @@
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
 import gzip
 import hashlib
 import json
 import sys
 
-import pytest
 from typer.testing import CliRunner
 
 from fedcore.cli.main import app, main

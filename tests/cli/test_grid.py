@@ -1,11 +1,22 @@
 import dataclasses
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+import fedcore
 from fedcore.cli.grid import prepare, run_grid
 from fedcore.config import Experiment
-from fedcore.errors import BadOption, UnknownPlugin
+from fedcore.errors import BadOption, BadRecord, UnknownPlugin
+from fedcore.report import output
 
 SMALL = Experiment(
     rounds=1,
@@ -99,16 +110,91 @@ def test_a_cohort_drawn_with_replacement_may_be_of_any_size(caplog):
     assert caplog.messages == []
 
 
+LONGER = changed(rounds=12, epochs=2, seed=(0, 1), strategies=("fedprox", "fedcore"))
+KILLED = """
+import sys
+import time
+from pathlib import Path
+from fedcore.cli.grid import run_grid
+from fedcore.report import output
+sys.path.insert(0, sys.argv[2])
+from test_grid import LONGER
+output.CHECKPOINT_EVERY = 0.02
+run_grid(LONGER, Path(sys.argv[1]), resume=Path(sys.argv[1]).exists(),
+         tell=lambda run, done: time.sleep(0.1))
+"""
+
+
+def lasting(path):
+    """The lines of a job without their real times: text, so that every digit counts."""
+    return re.sub(r'"wall_\w+": [^,}]+', "", (path / "rounds.jsonl").read_text())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("jobs") / "whole"
+    run_grid(LONGER, path)
+    return path
+
+
+def test_a_job_killed_in_the_middle_resumes_byte_for_byte(whole, tmp_path):
+    """SIGKILL, wherever it strikes, again and again until the job is done."""
+    out = tmp_path / "job"
+    lines = out / "rounds.jsonl"
+    kills, same_source = 0, {**os.environ, "PYTHONPATH": str(Path(fedcore.__file__).parents[1])}
+    for wanted in (3, 17, 31, 1000):
+        began = [sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent)]
+        with subprocess.Popen(began, env=same_source) as process:
+            while process.poll() is None:
+                if lines.exists() and lines.read_bytes().count(b"\n") >= wanted:
+                    process.kill()
+                    break
+                time.sleep(0.005)
+        kills += process.returncode == -signal.SIGKILL
+        assert process.returncode in (0, -signal.SIGKILL)
+    assert kills >= 2  # on a busy machine the last may come too late
+    assert lasting(out) == lasting(whole)
+    assert json.loads((out / "summary.json").read_text())["results"]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda lines: lines.pop(16), 17),
+        (lambda lines: lines.insert(4, lines[4]), 6),
+        (lambda lines: lines.insert(30, lines.pop(13)), 14),
+        (lambda lines: lines.append(lines[-1]), 49),
+        (lambda lines: lines.__setitem__(20, lines[20].replace('"seed": 1', '"seed": 2')), 21),
+        (lambda lines: lines.__setitem__(0, "{}\n"), 1),
+    ],
+)
+def test_a_damaged_job_is_refused_and_the_remedy_works(whole, tmp_path, damage, line, checked):
+    out = tmp_path / "job"
+    shutil.copytree(whole, out)
+    text = (out / "rounds.jsonl").read_text()
+    if not checked:  # as the version before wrote it
+        text = re.sub(r', "(check": "\w+"|fell_back": 0)', "", text)
+    lines = text.splitlines(keepends=True)
+    damage(lines)
+    (out / "rounds.jsonl").write_text("".join(lines))
+    with pytest.raises(BadRecord, match=rf"delete the lines from {line} on and resume again"):
+        run_grid(LONGER, out, resume=True)
+    (out / "rounds.jsonl").write_text("".join(lines[: line - 1]))
+    run_grid(LONGER, out, resume=True)
+    assert lasting(out) == lasting(whole)
+
+
 STRATEGY = """
 from fedcore import SIT_OUT, LocalPlan, Path, Phase, Strategy
-from fedcore.server.aggregate import mean
+from fedcore.server.merge import aggregation
 
 
 def build(*, share=1.0):
     def plan(client, deadline, epochs):
         return LocalPlan((Phase(1),), Path.PARTIAL) if client.num_samples * share > 60 else SIT_OUT
 
-    return Strategy(plan, mean, meets_deadline=False)
+    return Strategy(plan, aggregation("mean"))
 """
 SELECTOR = """
 from fedcore.coreset.selectors import uniform
@@ -146,17 +232,17 @@ def test_own_options_reach_the_plug_ins_that_take_them(own):
     )
     federation = prepare(experiment)[0]
     assert federation.initial["0.weight"].shape == (7, 3)
-    _, rows = run_grid(experiment, None)
-    coresets = [
-        client["coreset_size"]
-        for row in rows
-        if row["strategy"] == "fedcore"
-        for client in row["clients"]
-        if client["coreset_size"] is not None
+    _, runs = run_grid(experiment, None)
+    clients = [
+        (run.strategy, client)
+        for run, records in runs.items()
+        for record in records
+        for client in record.clients
     ]
-    assert coresets
-    assert max(coresets) <= 3
-    assert all(row["participants"] == 0 for row in rows if row["strategy"] == "sitting")
+    sizes = [c.coreset_size for name, c in clients if name == "fedcore" and c.coreset_size]
+    assert sizes
+    assert max(sizes) <= 3
+    assert all(client.work == 0 for name, client in clients if name == "sitting")
 
 
 @pytest.mark.parametrize(
@@ -173,3 +259,49 @@ def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method,
     )
     with pytest.raises(BadOption, match=sentence):
         prepare(experiment)
+
+
+@pytest.mark.parametrize("name", ["scaffold", "fedbuff"])
+@pytest.mark.parametrize("stopped", [1, 5, 11])
+def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypatch, name, stopped):
+    """State of the strategy, memory of clients and jobs in flight go through the checkpoint."""
+    file = Path(__file__).parents[2] / "examples" / f"{name}_strategy.py"
+    own = changed(rounds=12, epochs=2, strategies=(str(file),), selection="uniform")
+    run_grid(own, tmp_path / "whole")
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
+
+    def stop(run, done):
+        if done == stopped:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(own, tmp_path / "part", tell=stop)
+    heard = []
+    run_grid(own, tmp_path / "part", resume=True, tell=lambda run, done: heard.append(done))
+    assert heard == list(range(stopped, 13))
+    assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
+
+
+def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch):
+    """Its lines have no check and its checkpoint holds parameters alone."""
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
+    out = tmp_path / "job"
+    done = []
+
+    def stop(run, number):
+        done.append(number)
+        if len(done) == 20:  # in the second run
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(LONGER, out, tell=stop)
+    text = (out / "rounds.jsonl").read_text()
+    (out / "rounds.jsonl").write_text(re.sub(r', "(check": "\w+"|fell_back": 0)', "", text))
+    with np.load(out / "checkpoint.npz") as content:
+        arrays = {name.removeprefix("tensor/"): content[name] for name in content.files}
+    old = {n: a for n, a in arrays.items() if n in ("run", "round") or n.startswith("param/")}
+    np.savez(out / "checkpoint.npz", **old)
+    heard = []
+    run_grid(LONGER, out, resume=True, tell=lambda run, number: heard.append(number))
+    assert heard[:3] == [12, 6, 7]  # the first run is done, the second goes on after round 6
+    assert lasting(out) == lasting(whole)

@@ -1,13 +1,17 @@
 """The real command: good input in a process of its own, bad input through the same ``main``."""
 
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+
 import inspect
 import json
 import signal
 import subprocess
 import sys
 import time
-
-import pytest
 
 from fedcore.cli.main import main
 from fedcore.datasets import synthetic
@@ -112,9 +116,9 @@ def test_an_own_strategy_stands_beside_the_others(tmp_path):
     own = tmp_path / "lazy.py"
     own.write_text(
         "from fedcore import *\n"
-        "from fedcore.server.aggregate import mean\n"
+        "from fedcore.server.merge import aggregation\n"
         "def build():\n"
-        "    return Strategy(lambda c, t, e: SIT_OUT, mean, meets_deadline=True)\n"
+        "    return Strategy(lambda c, t, e: SIT_OUT, aggregation('mean'))\n"
     )
     out = tmp_path / "job"
     result = compare(out, "--strategies", f"fedcore,{own}", "--no-plots")

@@ -1,6 +1,9 @@
-import inspect
-
 import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+import inspect
 
 from fedcore.cli.options import _help, experiment_from, with_experiment_options
 from fedcore.config import option_fields

@@ -1,7 +1,11 @@
 """The batch schedule, and the expectation that decides how weights enter a batch."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 

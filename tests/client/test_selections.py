@@ -12,8 +12,8 @@ from torch import nn
 from fedcore.client import coresets as coresets_module
 from fedcore.client.coresets import Coresets
 from fedcore.client.executors import vectorised
-from fedcore.client.executors.captured import CapturedSteps
 from fedcore.client.executors.sequential import SequentialExecutor
+from fedcore.client.executors.steps import Steps
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.client.selections import Selections
 from fedcore.task import Task
@@ -87,7 +87,7 @@ def test_slots_at_rest_stay_where_they_are_in_recorded_steps(setting, delays, mo
     """The steps of a GPU, with rounded numbers of slots; here they are taken one by one."""
     expected = run(setting, threads=2)[1]
     delays.update({40: 0.1})
-    monkeypatch.setattr(vectorised, "EagerSteps", CapturedSteps)
+    monkeypatch.setattr(vectorised, "Steps", lambda *a, record: Steps(*a, record=True))
     for one, other in zip(run(setting, threads=2)[1], expected, strict=True):
         assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in other.params)
 
@@ -113,7 +113,7 @@ def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatc
     monkeypatch.setattr(Selections, "begin", noted)
     from fedcore.client.executors import steps
 
-    step = steps.cohort_step
+    step = steps.stacked_step
 
     def watched(*arguments):
         if asked.is_set():  # a busy machine may be slow to start the thread that chooses
@@ -121,7 +121,7 @@ def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatc
             stepped.set()
         return step(*arguments)
 
-    monkeypatch.setattr(steps, "cohort_step", watched)
+    monkeypatch.setattr(steps, "stacked_step", watched)
     run(setting, threads=2)
     assert stepped.is_set()
 
@@ -217,26 +217,6 @@ def test_executors_say_what_choosing_took(setting, kind):
     assert executor.selection.waited > 0
 
 
-def test_a_choice_on_a_device_is_made_by_the_thread_that_takes_it(setting, monkeypatch):
-    """Work on a GPU from another thread would spoil the recording of a graph."""
-    _, clients, assignments = setting
-    source = Coresets(clients)
-    prepare = source.prepare
-    monkeypatch.setattr(
-        source, "prepare", lambda *a: dataclasses.replace(prepare(*a), anywhere=False)
-    )
-    seen = []
-    build = coresets_module.build_coreset
-
-    def look(*arguments):
-        seen.append(threading.current_thread())
-        return build(*arguments)
-
-    monkeypatch.setattr(coresets_module, "build_coreset", look)
-    Selections(source, threads=2).begin(assignments[4], 0)()
-    assert seen == [threading.current_thread()]
-
-
 def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
     """The largest first, ahead of a later round's, and nothing that asks for gradients."""
     made = []
@@ -260,7 +240,7 @@ def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
     assert made == [80, 64, 33]
     assert (len(found[0].indices), len(last.indices)) == (5, 7)
     assert not any(selections.missing(one) for one in assignments)
-    assert coresets.for_phase(assignments[2], 1) is found[0]
+    assert coresets.prepare(assignments[2], 1)() is found[0]
 
 
 def test_without_threads_nothing_is_begun(setting):

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.client.step import Batch, StepRule, step, step_and_watch
+from fedcore.client.executors.stacked_model import form_of
+from fedcore.client.step import Batch, StepRule, stacked_step, step
 from fedcore.task import Task
 
 
@@ -18,29 +19,37 @@ def a_batch(size=6):
     return Batch(x, y, torch.rand(size, generator=draw) + 0.1)
 
 
-def test_a_plain_step_is_a_step_of_torch_sgd():
+def near(params, seed=3):
+    draw = torch.Generator().manual_seed(seed)
+    return {n: v + 0.5 * torch.randn(v.shape, generator=draw) for n, v in params.items()}
+
+
+def test_a_plain_step_is_a_step_of_torch_sgd_and_tells_the_losses_before_it():
     model, batch = a_model(), a_batch()
     task = Task(a_model())
     start = task.initial_params()
-    moved = step(task, start, batch, StepRule(0.1, 0.0, start))
+    moved, told, seen = step(task, start, batch, StepRule(0.1, 0.0, start))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none")
     (batch.coefficient * losses).sum().backward()
     optimiser.step()
     for name, value in model.named_parameters():
         assert torch.allclose(moved[name], value, atol=1e-7)
+    assert torch.allclose(told, losses, atol=1e-7)
+    assert seen is None
 
 
-def test_the_proximal_term_is_half_mu_times_the_squared_distance():
-    """Autograd of μ/2 ||w - anchor||² as FedProx writes it."""
+def test_the_whole_rule_is_autograd_of_what_it_descends():
+    """s Σ coefficient_j L_j + μ/2 ||w - anchor||² as FedProx writes it, and <shift, w>."""
     task, batch = Task(a_model()), a_batch()
     start = task.initial_params()
-    anchor = {name: value + 0.5 for name, value in start.items()}
-    moved = step(task, start, batch, StepRule(0.1, 0.7, anchor))
+    anchor, shift = near(start), near(start, seed=4)
+    moved, *_ = step(task, start, batch, StepRule(0.1, 0.7, anchor, 1.5, shift))
     leaves = {name: value.clone().requires_grad_() for name, value in start.items()}
     losses = nn.functional.cross_entropy(task.logits(leaves, batch.x), batch.y, reduction="none")
     distance = sum(((leaves[n] - anchor[n]) ** 2).sum() for n in leaves)
-    ((batch.coefficient * losses).sum() + 0.7 / 2 * distance).backward()
+    along = sum((shift[n] * leaves[n]).sum() for n in leaves)
+    (1.5 * (batch.coefficient * losses).sum() + 0.7 / 2 * distance + along).backward()
     for name, value in leaves.items():
         assert torch.allclose(moved[name], start[name] - 0.1 * value.grad, atol=1e-6)
 
@@ -49,17 +58,18 @@ def test_a_step_leaves_what_it_was_given_alone():
     task, batch = Task(a_model()), a_batch()
     start = task.initial_params()
     before = {name: value.clone() for name, value in start.items()}
-    step(task, start, batch, StepRule(0.1, 0.1, start))
+    step(task, start, batch, StepRule(0.1, 0.1, start, 2.0, near(start)))
     assert all(torch.equal(start[name], before[name]) for name in start)
 
 
 def test_watching_changes_nothing_and_sees_each_samples_own_gradient():
     task, batch = Task(a_model()), a_batch()
     start = task.initial_params()
-    rule = StepRule(0.1, 0.0, start)
-    moved, seen = step_and_watch(task, start, batch, rule)
-    plain = step(task, start, batch, rule)
+    rule = StepRule(0.1, 0.0, start, 3.0)
+    moved, losses, seen = step(task, start, batch, rule, watch=True)
+    plain, *_ = step(task, start, batch, rule)
     assert all(torch.equal(moved[name], plain[name]) for name in plain)
+    assert torch.equal(seen.losses, losses)
     for j in range(len(batch.y)):
         hidden = torch.tanh(batch.x[j] @ start["0.weight"].T + start["0.bias"])
         z = hidden.clone().requires_grad_()
@@ -76,5 +86,50 @@ def test_one_forward_pass_per_step(watch):
     model.register_forward_hook(lambda *_: calls.append(1))
     task = Task(model)
     start = task.initial_params()
-    (step_and_watch if watch else step)(task, start, batch, StepRule(0.1, 0.0, start))
+    step(task, start, batch, StepRule(0.1, 0.0, start), watch=watch)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("pulls", [None, (0.5, 0.0, 0.7)])
+@pytest.mark.parametrize("scales", [None, (1.0, 2.5, 4.0)])
+def test_stacked_clients_take_each_its_own_step_and_one_of_padding_alone_changes_nothing(
+    build_client, scales, pulls, shifted
+):
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    anchor = task.initial_params()
+    start = {n: v + torch.randn(3, *v.shape) for n, v in anchor.items()}
+    shift = {n: torch.randn_like(v) for n, v in start.items()} if shifted else None
+    stack = {n: v.clone().requires_grad_() for n, v in start.items()}
+    clients = [build_client(5, seed=seed) for seed in range(3)]
+    coefficient = torch.tensor([[0.1, 0.3, 0.2, 0.4, 0.5], [0.2, 0.6, 0, 0, 0], [0.0] * 5])
+    batch = Batch(
+        torch.stack([c.x for c in clients]), torch.stack([c.y for c in clients]), coefficient
+    )
+    rule = StepRule(
+        0.1,
+        0.0 if pulls is None else torch.tensor(pulls),
+        anchor,
+        1.0 if scales is None else torch.tensor(scales),
+        shift,
+    )
+    losses, seen = stacked_step(form_of(task), stack, batch, rule, task.head_width)
+    for k in range(2):
+        real = coefficient[k] > 0
+        own = {n: v[k] for n, v in start.items()}
+        samples = Batch(clients[k].x[real], clients[k].y[real], coefficient[k][real])
+        alone = StepRule(
+            0.1,
+            pulls[k] if pulls else 0.0,
+            anchor,
+            scales[k] if scales else 1.0,
+            {n: v[k] for n, v in shift.items()} if shifted else None,
+        )
+        moved, told, watched = step(task, own, samples, alone, watch=True)
+        rows = torch.nonzero(real)[:, 0] + 5 * k
+        assert torch.allclose(losses[rows], told, atol=1e-6)
+        assert torch.allclose(seen.residuals[rows], watched.residuals, atol=1e-6)
+        assert torch.allclose(seen.inputs[rows], watched.inputs, atol=1e-6)
+        assert torch.allclose(seen.losses[rows], watched.losses, atol=1e-6)
+        assert all(torch.allclose(stack[n][k], moved[n], atol=1e-6) for n in moved)
+    assert all(torch.equal(stack[n][2], start[n][2]) for n in start)

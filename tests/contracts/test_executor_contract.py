@@ -14,13 +14,26 @@ import pytest
 import torch
 
 from fedcore import plugins
+from fedcore.client.executors.by_name import choose_executor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import PROXIES
-from fedcore.sim import rounds
+from fedcore.records import RunKey
+from fedcore.sim import world
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
-from fedcore.types import ClientData, FederatedDataset, RunKey
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
+from fedcore.task import Task
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    CoresetSpec,
+    FederatedDataset,
+    LocalPlan,
+    Path,
+    Phase,
+    TrainingSettings,
+)
 
 EXECUTORS = {
     "logistic": ["compiled", "vectorised"],
@@ -38,8 +51,8 @@ def final(federation, strategy, executor, **options):
     experiment = dataclasses.replace(SMALL, executor=executor, **options)
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("test", strategy, 40.0, 0)
-    *_, (record, params) = simulate_rounds(federation, experiment, run, strategy=method)
-    return record, params
+    *_, (record, state) = simulate_rounds(build_world(federation, experiment, run, method))
+    return record, state.params
 
 
 @functools.cache
@@ -106,7 +119,7 @@ def test_blocks_and_threads_change_nothing(model, block, threads, strategy, monk
     def choose(_, task, clients, settings, **__):
         return VectorisedExecutor(task, clients, settings, block=block, threads=threads)
 
-    monkeypatch.setattr(rounds, "choose_executor", choose)
+    monkeypatch.setattr(world, "choose_executor", choose)
     answer = final(federation_for(model), strategy, "vectorised")
     assert_same(answer, plain(model, strategy))
 
@@ -127,3 +140,108 @@ def test_equal_with_larger_steps_for_slow_clients(model, executor, strategy):
     assert_same(answer, expected)
     unscaled = plain(model, strategy)[1]
     assert any(not torch.allclose(expected[1][n], unscaled[n], atol=1e-3) for n in unscaled)
+
+
+BY_INPUTS = CoresetSpec(5, "kmedoids", "input")
+BY_GRADIENTS = CoresetSpec(6, "kmedoids", "logits")
+PHASES = {
+    "full": (Phase(3),),
+    "coreset by inputs": (Phase(1), Phase(2, BY_INPUTS)),
+    "coreset by gradients": (Phase(1), Phase(2, BY_GRADIENTS)),
+    "coreset alone": (Phase(3, BY_INPUTS),),
+    "forward pass first": (Phase(1, forward_price=0.3), Phase(3, BY_GRADIENTS)),
+}
+RULES = {
+    "plain": {},
+    "pull": {"prox_mu": 4.0},
+    "scale": {"step_scale": 2.0},
+    "shift": {"shift": True},
+    "all": {"prox_mu": 4.0, "step_scale": 2.0, "shift": True},
+}
+
+
+def jobs(task, sizes, phases, rule):
+    """A job per client; every other has the rule, so that one block holds both kinds."""
+    found = []
+    for client in range(len(sizes)):
+        own = dict(rule) if client % 2 == 0 else {}
+        shift = None
+        if own.pop("shift", False):
+            draw = torch.Generator().manual_seed(client)
+            start = task.initial_params()
+            shift = {n: 0.3 * torch.randn(v.shape, generator=draw) for n, v in start.items()}
+        plan = LocalPlan(phases, Path.FULL, **own)
+        found.append(Assignment(client, plan, base_version=4, seed=2, shift=shift))
+    return found
+
+
+def answers(kind, task, clients, assignments):
+    settings = TrainingSettings(0.05, 8)
+    if kind.startswith("vectorised"):
+        block, threads = {"vectorised": (10, 1), "vectorised alone": (1, 2)}[kind]
+        executor = VectorisedExecutor(task, clients, settings, block=block, threads=threads)
+    else:
+        executor = choose_executor(kind, task, clients, settings, threads=2)
+    return executor.run(task.initial_params(), assignments)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("phases", PHASES)
+@pytest.mark.parametrize("kind", ["compiled", "vectorised", "vectorised alone"])
+def test_answers_are_those_of_the_plain_loop(kind, phases, rule, build_client):
+    """Under every part of the rule d = s g + mu (w - anchor) + shift, and for every phase."""
+    torch.manual_seed(0)
+    task = Task(torch.nn.Linear(3, 2))
+    sizes = (30, 7, 19, 40)
+    clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
+    assignments = jobs(task, sizes, PHASES[phases], RULES[rule])
+    expected = answers("sequential", task, clients, assignments)
+    for one, other in zip(answers(kind, task, clients, assignments), expected, strict=True):
+        assert all(torch.allclose(one.params[n], other.params[n], atol=1e-5) for n in one.params)
+        for name in ("client_id", "num_samples", "steps", "loss_count", "coreset_size"):
+            assert getattr(one, name) == getattr(other, name)
+        assert one.base_version == other.base_version == 4
+        assert one.loss_sum == pytest.approx(other.loss_sum, rel=1e-4)
+        assert one.loss_square_sum == pytest.approx(other.loss_square_sum, rel=1e-4)
+    if rule != "plain":
+        without = answers("sequential", task, clients, jobs(task, sizes, PHASES[phases], {}))
+        changed = [
+            not torch.allclose(one.params["weight"], other.params["weight"], atol=2e-4)
+            for one, other in zip(expected, without, strict=True)
+        ]
+        assert changed == [True, False, True, False]
+
+
+@pytest.mark.parametrize("kind", ["sequential", "compiled", "vectorised", "vectorised alone"])
+def test_an_answer_says_how_many_steps_and_what_the_first_epoch_met(kind, build_client):
+    """From the definitions: a client of one batch meets all samples before it moves."""
+    torch.manual_seed(0)
+    task = Task(torch.nn.Linear(3, 2))
+    clients = {0: build_client(8), 1: build_client(21, seed=1)}
+    phases = (Phase(3), Phase(2, BY_INPUTS))
+    first, second = answers(kind, task, clients, jobs(task, clients, phases, {}))
+    losses = torch.nn.functional.cross_entropy(
+        task.logits(task.initial_params(), clients[0].x), clients[0].y, reduction="none"
+    ).double()
+    assert (first.steps, first.loss_count) == (3 + 2, 8)
+    assert first.loss_sum == pytest.approx(float(losses.sum()), rel=1e-5)
+    assert first.loss_square_sum == pytest.approx(float((losses**2).sum()), rel=1e-5)
+    assert (second.steps, second.loss_count) == (3 * 3 + 2, 21)
+    assert 21 * second.loss_square_sum >= second.loss_sum**2 > 0
+
+
+@pytest.mark.parametrize("kind", ["sequential", "compiled", "vectorised", "vectorised alone"])
+def test_a_client_may_be_asked_twice_and_runs_on_another_stream_then(kind, build_client):
+    torch.manual_seed(0)
+    task = Task(torch.nn.Linear(3, 2))
+    clients = {0: build_client(40), 1: build_client(9, seed=1)}
+    plan = LocalPlan((Phase(2),), Path.FULL)
+    asked = [
+        Assignment(client, plan, 0, 0, repeat=again)
+        for client, again in ((0, 0), (1, 0), (0, 1), (0, 0))
+    ]
+    found = answers(kind, task, clients, asked)
+    assert [one.client_id for one in found] == [0, 1, 0, 0]
+    weights = [one.params["weight"] for one in found]
+    assert torch.allclose(weights[0], weights[3], atol=1e-6)
+    assert not torch.allclose(weights[0], weights[2], atol=1e-6)

@@ -7,10 +7,12 @@ from torch import nn
 
 from fedcore.config import Experiment
 from fedcore.errors import BadData
+from fedcore.records import RunKey
 from fedcore.server.evaluate import pool
 from fedcore.sim.federation import check_dataset, federate
-from fedcore.sim.rounds import build_strategy, simulate_rounds
-from fedcore.types import ClientData, FederatedDataset, RunKey
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
+from fedcore.types import ClientData, FederatedDataset
 
 
 def datasets() -> tuple[FederatedDataset, FederatedDataset]:
@@ -32,7 +34,8 @@ def run(dataset, model, executor):
     experiment = Experiment(rounds=2, epochs=3, clients_per_round=4, executor=executor)
     strategy = build_strategy("fedcore", experiment, federation.proxy)
     key = RunKey("own", "fedcore", 30.0, 0)
-    return list(simulate_rounds(federation, experiment, key, strategy=strategy))
+    world = build_world(federation, experiment, key, strategy)
+    return [(record, state.params) for record, state in simulate_rounds(world)]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from torch import nn
 
 import fedcore
 from fedcore.errors import BadOption
+from fedcore.server.merge import aggregation
+from fedcore.server.method import Strategy
 from fedcore.types import CoresetSpec as Spec
-from fedcore.types import LocalPlan, Path, Phase, Strategy
+from fedcore.types import LocalPlan, Path, Phase
 
 SIZES = (40, 13, 90, 7, 25, 60, 1, 33)
 OPTIONS = {
@@ -216,7 +218,7 @@ def test_a_batch_larger_than_everybody_costs_no_more_than_who_has_most(executor)
 
 def by_gradients(*phases):
     plan = LocalPlan(phases, Path.CORESET)
-    return Strategy(lambda client, deadline, epochs: plan, lambda params, updates: params, True)
+    return Strategy(lambda client, deadline, epochs: plan, aggregation("mean"))
 
 
 GRADIENTS = Spec(5, "kcenter", "logits")

@@ -1,10 +1,14 @@
 """What every coreset method must do, whatever its name."""
 
+import pytest
+
+pytest.importorskip("hypothesis")
+
+
 import inspect
 import pathlib
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,11 @@
 """``select_coreset`` and ``coreset_for`` as an outsider uses them."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,5 +1,8 @@
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,12 +7,12 @@ import torch
 
 from fedcore.config import resolve
 from fedcore.datasets import synthetic
+from fedcore.records import RunKey
 from fedcore.server.evaluate import evaluate, pool
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.fleet import CapabilityLaw
-from fedcore.sim.rounds import fleet_of
+from fedcore.sim.world import fleet_of
 from fedcore.sources.benchmark import find
-from fedcore.types import RunKey
 
 
 @pytest.mark.parametrize("stragglers", [10.0, 30.0])

@@ -3,25 +3,33 @@ from itertools import pairwise
 
 import pytest
 
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+from matplotlib.figure import Figure
+
+from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report import plots
 from fedcore.report.output import PICTURES
-from fedcore.report.plots import draw_all, round_numbers
+from fedcore.report.plots import draw_all
+from fedcore.types import Path as WorkPath
 
 SIGNATURE = b"\x89PNG"
 
 
 def row(strategy, number, time=0.9, accuracy=0.5, loss=1.0, stragglers=30.0, seed=0):
-    return {
-        "benchmark": "b",
-        "strategy": strategy,
-        "stragglers": stragglers,
-        "seed": seed,
-        "round": number,
-        "round_time": time,
-        "train_loss": loss,
-        "test_accuracy": accuracy,
-        "clients": [{"time": time}, {"time": time / 3}, {"time": 0.0}],
-    }
+    clients = tuple(
+        ClientRecord(n, WorkPath.FULL, 1, 1, 2 * seconds, None)
+        for n, seconds in enumerate((time, time / 3, 0.0))
+    )
+    record = RoundRecord(number, 2 * time, 2.0, clients, 0, loss, None, None, accuracy, 0.0)
+    return RunKey("b", strategy, stragglers, seed), record
+
+
+def runs_of(rows):
+    runs = {}
+    for key, record in rows:
+        runs.setdefault(key, []).append(record)
+    return runs
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,7 @@ def row(strategy, number, time=0.9, accuracy=0.5, loss=1.0, stragglers=30.0, see
     ],
 )
 def test_every_kind_of_result_can_be_drawn(rows, tmp_path):
-    paths = draw_all(rows, tmp_path)
+    paths = draw_all(runs_of(rows), tmp_path)
     assert tuple(path.name for path in paths) == PICTURES  # so that --overwrite knows them
     assert [path.name for path in paths] == [
         "loss.png",
@@ -56,7 +64,7 @@ def figures(monkeypatch, tmp_path):
     def draw(rows):
         drawn = {}
         monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.update({path.stem: figure}))
-        draw_all(rows, tmp_path)
+        draw_all(runs_of(rows), tmp_path)
         for figure in drawn.values():
             figure.draw_without_rendering()
         return drawn
@@ -77,36 +85,51 @@ def shown_labels(axis):
     ]
 
 
-def test_several_seeds_are_their_median_and_a_band(figures):
+def test_several_seeds_are_a_thin_line_each_and_their_median(figures):
     accuracies = {0: 0.2, 1: 0.9, 2: 0.5}
     rows = [row("fedcore", n, seed=s, accuracy=a) for s, a in accuracies.items() for n in (1, 2, 3)]
     for name in ("accuracy_by_round", "accuracy_by_time"):
         (axes,) = figures(rows)[name].axes
-        (line,) = axes.lines
-        assert line.get_ydata() == pytest.approx(0.5)
-        (band,) = axes.collections
-        height = band.get_paths()[0].vertices[:, 1]
-        assert (height.min(), height.max()) == pytest.approx((0.2, 0.9))
+        *thin, median = axes.lines
+        assert median is line_of(axes, "FedCore")
+        assert median.get_ydata() == pytest.approx(0.5)
+        assert [line.get_ydata()[0] for line in thin] == [0.2, 0.9, 0.5]
+        assert all(line.get_linewidth() < median.get_linewidth() for line in thin)
 
 
-def test_seeds_of_different_times_are_compared_at_the_same_time(figures):
-    """Rounds of 1 and of 2 deadlines, accuracy equal to the time: at any time it is the same."""
+def test_over_time_every_seed_is_drawn_to_its_own_end(figures):
+    """Rounds of 1, 2 and 4 deadlines, and accuracies that rise to the end of each seed."""
+    last = {1.0: 0.6, 2.0: 0.8, 4.0: 0.7}
     rows = [
-        row("fedcore", n, time, n * time, seed=s)
-        for s, time in ((0, 1.0), (1, 2.0))
+        row("fedcore", n, time, end * n / 8, seed=int(time))
+        for time, end in last.items()
         for n in range(1, 9)
     ]
     (axes,) = figures(rows)["accuracy_by_time"].axes
-    (line,) = axes.lines
-    assert line.get_xdata()[[0, -1]] == pytest.approx([2.0, 8.0])  # what both have
-    assert line.get_ydata() == pytest.approx(line.get_xdata())
+    *thin, median = axes.lines
+    ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in thin]
+    assert ends == [pytest.approx((8 * time, end)) for time, end in last.items()]
+    # The strong line ends at what tables say: the median of the last accuracies.
+    assert (median.get_xdata()[-1], median.get_ydata()[-1]) == pytest.approx((16.0, 0.7))
+    assert axes.get_xlim()[1] > 32.0
 
 
-def test_fedcore_lies_on_top_of_all_others(figures):
-    rows = [row(s, n) for s in ("fedcore", "fedavg", "mine") for n in (1, 2)]
+def test_a_seed_without_a_value_leaves_a_gap_in_the_median(figures):
+    rows = [
+        row("fedcore", n, seed=s, loss=None if (s, n) == (1, 2) else 1.0 * n)
+        for s in (0, 1)
+        for n in (1, 2, 3)
+    ]
     (axes,) = figures(rows)["loss"].axes
-    ours = line_of(axes, "FedCore")
-    assert all(ours.get_zorder() > line.get_zorder() for line in axes.lines if line is not ours)
+    assert line_of(axes, "FedCore").get_ydata() == pytest.approx([1, math.nan, 3], nan_ok=True)
+
+
+def test_the_last_strategy_named_lies_on_top_and_colours_go_by_order(figures):
+    rows = [row(s, n) for s in ("mine", "fedavg", "fedcore") for n in (1, 2)]
+    (axes,) = figures(rows)["loss"].axes
+    lines = [line_of(axes, title) for title in ("mine", "FedAvg", "FedCore")]
+    assert [line.get_color() for line in lines] == list(plots.COLOURS[:3])
+    assert [line.get_zorder() for line in lines] == [3, 4, 5]
 
 
 def test_rounds_are_whole_numbers(figures):
@@ -177,10 +200,12 @@ def test_no_name_below_a_violin_runs_into_the_next_or_over_the_edge(figures, str
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (0.4, 60, [0.5, 1, 2, 5, 10, 20, 50]),
-        (0.9, 1.1, [0.9, 0.95, 1.0, 1.05, 1.1]),
-        (0.002, 3000, [0.01, 0.1, 1, 10, 100, 1000]),
+        (0.42, 50, ["0.5", "1", "2", "5", "10", "20", "50"]),
+        (0.95, 1.05, ["0.95", "1", "1.05", "1.1"]),
+        (0.005, 2000, ["0.01", "0.1", "1", "10", "100", "1000"]),
     ],
 )
-def test_round_numbers(low, high, expected):
-    assert round_numbers(low, high) == expected
+def test_numbers_on_a_logarithmic_axis_are_round(low, high, expected):
+    axes = Figure().subplots()
+    plots._log_axis(axes.xaxis, [low, high])
+    assert shown_labels(axes.xaxis) == expected

@@ -10,21 +10,18 @@ from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import PRESETS, Experiment
 from fedcore.errors import BadOption
+from fedcore.records import RunKey
 from fedcore.server import evaluate as evaluate_module
-from fedcore.server.aggregate import mean
-from fedcore.sim import rounds as module
+from fedcore.server.merge import aggregation
+from fedcore.server.method import Sampler, Strategy
+from fedcore.server.samplers import proportional
+from fedcore.server.state import to_snapshot
+from fedcore.sim import world as module
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
-from fedcore.types import (
-    CoresetSpec,
-    FederatedDataset,
-    LocalPlan,
-    Path,
-    Phase,
-    RunKey,
-    Strategy,
-)
+from fedcore.types import CoresetSpec, FederatedDataset, LocalPlan, Path, Phase
 
 STRATEGIES = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
 
@@ -41,7 +38,7 @@ SMALL = Experiment(rounds=4, epochs=3, clients_per_round=3, learning_rate=0.1)
 def run(federation, strategy, experiment=SMALL, start=None, stragglers=30.0):
     key = RunKey("test", strategy, stragglers, 0)
     method = build_strategy(strategy, experiment, federation.proxy)
-    return list(simulate_rounds(federation, experiment, key, strategy=method, start=start))
+    return list(simulate_rounds(build_world(federation, experiment, key, method), start))
 
 
 def untimed(result):
@@ -63,7 +60,7 @@ def test_every_strategy_sees_the_same_cohorts(federation):
 def test_every_strategy_starts_from_the_same_model(federation):
     """At a learning rate of (almost) nothing all of them stay where they began."""
     still = dataclasses.replace(SMALL, learning_rate=1e-30)
-    finals = [run(federation, name, still)[-1][1]["linear.weight"] for name in STRATEGIES]
+    finals = [run(federation, name, still)[-1][1].params["linear.weight"] for name in STRATEGIES]
     assert all(torch.equal(final, federation.initial["linear.weight"]) for final in finals)
 
 
@@ -78,9 +75,9 @@ def test_who_promises_the_deadline_keeps_it(federation, preset, stragglers):
 
 def test_a_run_goes_on_from_any_round_as_if_it_had_never_stopped(federation):
     whole = run(federation, "fedcore")
-    record, params = whole[1]
-    rest = run(federation, "fedcore", start=(record.number, params))
+    rest = run(federation, "fedcore", start=to_snapshot(whole[1][1]))
     assert untimed(rest) == untimed(whole)[2:]
+    assert untimed(run(federation, "fedcore", start=to_snapshot(whole[-1][1]))) == []
 
 
 def test_without_test_data_there_is_no_test_accuracy(build_client):
@@ -150,7 +147,8 @@ def test_clients_loaded_on_demand_train_the_same(
 ):
     experiment = dataclasses.replace(SMALL, executor=executor, evaluate_samples=samples)
     kept, lazy = (run(f, strategy, experiment) for f in (federation, on_demand))
-    assert torch.equal(kept[-1][1]["linear.weight"], lazy[-1][1]["linear.weight"])
+    weights = (result[-1][1].params["linear.weight"] for result in (kept, lazy))
+    assert torch.equal(*weights)
     assert kept[-1][0].train_loss == pytest.approx(lazy[-1][0].train_loss)
 
 
@@ -163,18 +161,18 @@ def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahe
     named = dataclasses.replace(SMALL, executor=name)
     expected = untimed(run(federation, "fedcore", dataclasses.replace(named, threads=1)))
     drawn, announced = [], []
-    draw, expect = module.draw_cohort, executor.expect
+    draw, expect = proportional.build().draw, executor.expect
 
-    def noted(*arguments):
-        drawn.append(arguments[3])
-        return draw(*arguments)
+    def noted(asked):
+        drawn.append(asked.version + 1)
+        return draw(asked)
 
     def listened(self, assignments):
         announced.extend(one.base_version + 1 for one in assignments)
         return expect(self, assignments)
 
     monkeypatch.setattr(module, "AHEAD", ahead)
-    monkeypatch.setattr(module, "draw_cohort", noted)
+    monkeypatch.setattr(module, "build_sampler", lambda experiment: Sampler(noted))
     monkeypatch.setattr(executor, "expect", listened)
     threaded = dataclasses.replace(named, threads=2)
     assert untimed(run(federation, "fedcore", threaded)) == expected
@@ -190,7 +188,7 @@ def test_only_the_cohort_is_loaded_once_a_round(federation, on_demand, asked):
     experiment = dataclasses.replace(SMALL, evaluate_samples=1)
     method = build_strategy("fedcore", experiment, federation.proxy)
     key = RunKey("test", "fedcore", 30.0, 0)
-    rounds = simulate_rounds(on_demand, experiment, key, strategy=method)
+    rounds = simulate_rounds(build_world(on_demand, experiment, key, method))
     next(rounds)
     for _ in range(3):
         asked.clear()
@@ -219,9 +217,8 @@ def held_choices(monkeypatch):
     gate, made = threading.Event(), []
     build = coresets_module.build_coreset
 
-    def apart(*arguments):  # every round has clients of its own
-        number = arguments[3]
-        return dict.fromkeys(range(8 * number - 8, 8 * number), 1)
+    def apart(asked):  # every round has clients of its own
+        return dict.fromkeys(range(8 * asked.version, 8 * asked.version + 8), 1)
 
     def held(candidates, *arguments):
         if len(candidates) >= 100 + 8:
@@ -229,7 +226,7 @@ def held_choices(monkeypatch):
             made.append(len(candidates))
         return build(candidates, *arguments)
 
-    monkeypatch.setattr(module, "draw_cohort", apart)
+    monkeypatch.setattr(module, "build_sampler", lambda experiment: Sampler(apart))
     monkeypatch.setattr(coresets_module, "build_coreset", held)
     return gate, made
 
@@ -246,14 +243,11 @@ def test_closed_early_it_drops_what_was_begun_for_later_rounds(
     gate, made = held_choices
     clients = {i: build_client(100 + i, seed=i) for i in range(32)}
     federation = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
-    strategy = Strategy(always_a_coreset, mean, meets_deadline=False)
+    strategy = Strategy(always_a_coreset, aggregation("mean"))
     before = set(threading.enumerate())
-    rounds = simulate_rounds(
-        federation,
-        dataclasses.replace(SMALL, executor=executor, threads=2),
-        RunKey("test", "own", 30.0, 0),
-        strategy=strategy,
-    )
+    experiment = dataclasses.replace(SMALL, executor=executor, threads=2)
+    key = RunKey("test", "own", 30.0, 0)
+    rounds = simulate_rounds(build_world(federation, experiment, key, strategy))
     next(rounds)
     rounds.close()
     gate.set()
@@ -270,19 +264,18 @@ def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
 ):
     """Round n draws client n alone, and the strategy has no plan for that of round 3."""
     sizes = {client: len(data) for client, data in federation.dataset.clients.items()}
-    monkeypatch.setattr(module, "draw_cohort", lambda *arguments: {arguments[3]: 1})
+    in_turn = Sampler(lambda asked: {asked.version + 1: 1})
+    monkeypatch.setattr(module, "build_sampler", lambda experiment: in_turn)
 
     def plan(client, deadline, epochs):
         if client.num_samples == sizes[3]:
             raise ZeroDivisionError("no plan")
         return LocalPlan((Phase(1),), Path.PARTIAL)
 
-    rounds = simulate_rounds(
-        federation,
-        dataclasses.replace(SMALL, executor=executor),
-        RunKey("test", "own", 30.0, 0),
-        strategy=Strategy(plan, mean, meets_deadline=False),
-    )
+    experiment = dataclasses.replace(SMALL, executor=executor)
+    strategy = Strategy(plan, aggregation("mean"))
+    key = RunKey("test", "own", 30.0, 0)
+    rounds = simulate_rounds(build_world(federation, experiment, key, strategy))
     assert [next(rounds)[0].number for _ in range(2)] == [1, 2]
     with pytest.raises(ZeroDivisionError, match="no plan"):
         next(rounds)

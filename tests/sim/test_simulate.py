@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from torch import nn
 import fedcore
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.errors import BadData, BadOption, FedCoreError
+from fedcore.server.merge import all_at_once
 from fedcore.sim.federation import count_scores
 
 
@@ -54,10 +57,10 @@ def test_an_own_strategy_can_be_passed_as_it_is():
     def plan(client, deadline, epochs):
         return fedcore.LocalPlan((fedcore.Phase(1),), fedcore.Path.PARTIAL)
 
-    def take_the_first(params, updates):
-        return updates[0].params
+    def take_the_first(state, updates):
+        return dataclasses.replace(state, params=updates[0].params)
 
-    own = fedcore.Strategy(plan, take_the_first, meets_deadline=False)
+    own = fedcore.Strategy(plan, all_at_once(take_the_first))
     history = fedcore.simulate(clients(), network(), strategy=own, **QUICK)
     assert all(c.path == "partial" for r in history.rounds for c in r.clients)
 

@@ -1,5 +1,8 @@
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,6 +1,10 @@
 """Steps of slow clients grow by what the deadline took away."""
 
 import pytest
+
+pytest.importorskip("hypothesis")
+
+
 from hypothesis import given
 from hypothesis import strategies as st
 

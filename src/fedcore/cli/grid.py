@@ -9,24 +9,29 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedcore import plugins
-from fedcore.client.executors.choose import choose_device, choose_executor
+from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
-from fedcore.report.output import OutputFolder, check_free
-from fedcore.report.records import Row, to_row
+from fedcore.records import RoundRecord, RunKey
+from fedcore.report.output import OutputFolder
+from fedcore.report.records import Runs
 from fedcore.report.summary import summary
+from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import build_strategy, fleet_of, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
+from fedcore.sim.world import build_sampler, build_strategy, build_world, fleet_of
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
-from fedcore.types import RunKey, TrainingSettings
+from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +45,7 @@ def run_grid(
     overwrite: bool = False,
     resume: bool = False,
     tell: Tell = lambda run, done: None,
-) -> tuple[dict[str, Any], list[Row]]:
+) -> tuple[dict[str, Any], Runs]:
     """Prepare, train and write; nothing is written before all options are known good.
 
     Returns:
@@ -49,23 +54,18 @@ def run_grid(
     # Steps are small: a second thread inside one costs more than it brings. Clients are trained
     # side by side instead (--threads).
     torch.set_num_threads(1)
-    if out is not None and not resume:
-        check_free(out, overwrite=overwrite)
-    federations = prepare(experiment)
     settings = dataclasses.asdict(experiment)
+    grid = list(runs_of(experiment))
     folder = None
     if out is not None and resume:
-        folder = OutputFolder.resume(out, settings)
+        folder = OutputFolder.resume(out, settings, grid)
     elif out is not None:
         folder = OutputFolder.create(out, settings, overwrite=overwrite)
-    rows = [
-        row
-        for run in runs_of(experiment)
-        for row in _run(run, experiment, federations, folder, tell)
-    ]
-    if folder is None:
-        return summary(rows, settings), rows
-    return folder.finish(), folder.rows
+    federations = prepare(experiment)
+    if folder is not None:
+        folder.begin()
+    found = {run: _run(run, experiment, federations[run.seed], folder, tell) for run in grid}
+    return (folder.finish() if folder else summary(found, settings)), found
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
@@ -78,6 +78,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [("selector", experiment.selector), ("model", experiment.model)]
+    takers.append(("sampler", experiment.selection))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))
     dataset = _benchmark.find(experiment.benchmark).load(
@@ -98,7 +99,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        build_strategy(strategy, experiment, first.proxy)
+        build_strategy(strategy, experiment, first.proxy, there)
+    build_sampler(experiment)
     for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
         fleet_of(sizes_of(dataset.clients), experiment, run)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
@@ -109,15 +111,12 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
 
 def _check_names(strategies: tuple[str, ...]) -> None:
     """Refuse two strategies of one name: results go by it."""
-    seen: dict[str, str] = {}
-    for strategy in strategies:
-        name = plugins.title(strategy)
-        if name in seen:
+    for first, second in combinations(strategies, 2):
+        if plugins.title(first) == plugins.title(second):
             raise BadOption(
-                f"strategies {seen[name]!r} and {strategy!r} would both be called {name!r}; "
-                "rename one file"
+                f"strategies {first!r} and {second!r} would both be called "
+                f"{plugins.title(first)!r}; rename one file"
             )
-        seen[name] = strategy
 
 
 def runs_of(experiment: Experiment) -> Iterator[RunKey]:
@@ -133,25 +132,28 @@ def runs_of(experiment: Experiment) -> Iterator[RunKey]:
 def _run(
     run: RunKey,
     experiment: Experiment,
-    federations: dict[int, Federation],
+    federation: Federation,
     folder: OutputFolder | None,
     tell: Tell,
-) -> Iterator[Row]:
-    """The rounds of one run that are not done yet."""
-    federation = federations[run.seed]
+) -> list[RoundRecord]:
+    """All rounds of one run; those that are not done yet are trained and written."""
     source = next(s for s in experiment.strategies if plugins.title(s) == run.strategy)
-    strategy = build_strategy(source, experiment, federation.proxy)
-    done, params = folder.position(run, experiment.rounds) if folder else (0, None)
+    there = len(federation.dataset.clients)
+    strategy = build_strategy(source, experiment, federation.proxy, there)
+    done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+    records = list(folder.runs.get(run, [])) if folder else []
     tell(run, done)
     if done == experiment.rounds:
-        return
-    start = (done, federation.initial if params is None else params)
-    with closing(
-        simulate_rounds(federation, experiment, run, strategy=strategy, start=start)
-    ) as rounds:
-        for record, model in rounds:
-            row = to_row(run, record)
+        return records
+    if snapshot is not None:  # checkpoints of earlier versions hold the model alone
+        snapshot = dataclasses.replace(
+            snapshot, meta={"version": done, "jobs": [], **snapshot.meta}
+        )
+    world = build_world(federation, experiment, run, strategy)
+    with closing(simulate_rounds(world, snapshot)) as rounds:
+        for record, state in rounds:
+            records.append(record)
             if folder is not None:
-                folder.add(row, run, model)
+                folder.add(record, run, partial(to_snapshot, state))
             tell(run, record.number)
-            yield row
+    return records

@@ -18,9 +18,9 @@ from fedcore.cli.consoles import plain_console
 from fedcore.cli.grid import run_grid, runs_of
 from fedcore.config import Experiment
 from fedcore.errors import Interrupted
-from fedcore.report.records import Row
-from fedcore.report.tables import counted, rejections, strategy_title, tables
-from fedcore.types import RunKey
+from fedcore.records import RunKey
+from fedcore.report.records import Runs
+from fedcore.report.tables import counted, remarks, strategy_title, tables
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -52,25 +52,23 @@ def run_job(
                 notices.print(f"{label}: {counted(done, 'round')} done")
 
         try:
-            content, rows = run_grid(experiment, out, overwrite=overwrite, resume=resume, tell=tell)
+            content, found = run_grid(
+                experiment, out, overwrite=overwrite, resume=resume, tell=tell
+            )
         except KeyboardInterrupt:
-            kept = out is not None and (began or resume)
-            raise Interrupted(_way_on(kept=kept, overwrite=overwrite)) from None
-    for table in tables(content["results"], width=console.width):
+            if out is None or not (began or resume):
+                raise Interrupted("interrupted; nothing was written") from None
+            way = "--resume in place of --overwrite" if overwrite else "--resume"
+            raise Interrupted(
+                f"interrupted; the same command with {way} goes on from here"
+            ) from None
+    for table in tables(content["results"]):
         console.print(table)
-    for sentence in rejections(content["results"]):
+    for sentence in remarks(content["results"]):
         console.print(sentence, soft_wrap=True)
     if out is not None:
-        _say_where(out, rows, plots=plots)
+        _say_where(out, found, plots=plots)
     return content
-
-
-def _way_on(*, kept: bool, overwrite: bool) -> str:
-    """What to say when a job is stopped; there is something to go on with if it was ``kept``."""
-    if not kept:
-        return "interrupted; nothing was written"
-    instead = " in place of --overwrite" if overwrite else ""
-    return f"interrupted; the same command with --resume{instead} goes on from here"
 
 
 def _progress() -> Progress:
@@ -87,13 +85,13 @@ def _progress() -> Progress:
     )
 
 
-def _say_where(out: Path, rows: list[Row], *, plots: bool) -> None:
+def _say_where(out: Path, runs: Runs, *, plots: bool) -> None:
     written = ["summary.json", "rounds.jsonl"]
     if plots:
         try:
             from fedcore.report.plots import draw_all
 
-            written += [path.name for path in draw_all(rows, out)]
+            written += [path.name for path in draw_all(runs, out)]
         except ImportError:
             notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")
     console.print(f"Written to {out}: {', '.join(written)}", soft_wrap=True)

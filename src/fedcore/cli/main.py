@@ -110,7 +110,7 @@ def run(
 
 @app.command(name="list")
 def list_everything() -> None:
-    """List benchmarks, strategies, selectors and models."""
+    """List benchmarks, strategies, selectors, samplers and models."""
     from fedcore.sources.benchmark import benchmark_names, find
 
     table = Table(show_header=True, box=None, padding=(0, 2))
@@ -118,7 +118,7 @@ def list_everything() -> None:
         table.add_column(title)
     for name in benchmark_names():
         table.add_row("benchmark", name, (find(name).module.__doc__ or "").split("\n")[0])
-    for kind in ("strategy", "selector", "model"):
+    for kind in ("strategy", "selector", "sampler", "model"):
         for name in plugins.names(kind):
             table.add_row(kind, name, plugins.summary(kind, name))
     plain_console().print(table)

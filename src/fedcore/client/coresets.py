@@ -1,4 +1,8 @@
-"""What a phase trains on: everything, or a coreset; kept over rounds where it cannot change."""
+"""What a phase trains on: everything, or a coreset; kept over rounds where it cannot change.
+
+Stand-ins are brought to main memory before anything is chosen among them, so that a coreset does
+not depend on the device that trains: at a client's size the compiled solver beats a GPU as well.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ from torch import Tensor
 
 from fedcore import plugins
 from fedcore.client.schedule import Samples
-from fedcore.compiled import have_numba
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, NotFinite
@@ -39,133 +42,104 @@ class Watched:
     bias: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Samples of a phase that a call of ``make`` will choose.
-
-    ``anywhere``: on any thread. Not so where stand-ins lie on a GPU: a thread that touches it
-    while another records a graph spoils the recording. ``kept``: chosen before, and at hand.
-    """
-
-    make: Callable[[], Samples]
-    anywhere: bool = True
-    kept: bool = False
-
-
 class Coresets:
     """Hands out samples for the phases of the clients it was given."""
 
     def __init__(self, clients: Mapping[ClientId, ClientData]) -> None:
         """Bind the data; it stays here."""
         self._clients = clients
-        self._kept: dict[tuple[ClientId, CoresetSpec], Samples] = {}
+        self._kept: dict[tuple[ClientId, CoresetSpec | None], Samples] = {}
         self._kept_samples = 0
         self._lock = threading.Lock()
 
-    def for_phase(
+    def prepare(
         self, assignment: Assignment, phase: int, watched: Watched | None = None
-    ) -> Samples:
-        """What phase number ``phase`` of an assignment trains on.
+    ) -> Callable[[], Samples]:
+        """What chooses the samples of phase number ``phase``, on any thread.
 
         Args:
             assignment: whose plan says how large a coreset, if any.
             phase: its number within the plan.
-            watched: gradients from the phase before, if they were collected.
+            watched: gradients from the phase before, if they were collected; fetched here.
         """
-        return self.prepare(assignment, phase, watched).make()
-
-    def prepare(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choice:
-        """The same, still to be made; what has to come from a device is fetched here."""
         spec = assignment.plan.phases[phase].coreset
-        client = assignment.client_id
         if spec is None:
-            return Choice(partial(Samples.everything, len(self._clients[client])))
-        if not asks_nothing_of_the_model(spec):
-            try:
-                candidates = self._candidates(assignment, spec, watched)
-            except NotFinite:
-                # The model has diverged here, and the answer will be left out of the average. It
-                # is given all the same, after as many steps, so that the others' are not lost.
-                spec = replace(spec, selector="uniform-plain", proxy=NONE)
-                return Choice(partial(self._by_inputs, assignment, spec))
-            # A new one every round, because gradients change.
-            make = partial(self._build, assignment, spec, candidates)
-            return Choice(make, candidates.space.factors[0].device.type == "cpu")
-        kept = (client, spec) in self._kept
-        return Choice(partial(self._by_inputs, assignment, spec), kept=kept)
+            return partial(Samples.everything, len(self._clients[assignment.client_id]))
+        if asks_nothing_of_the_model(spec):
+            return partial(self._by_inputs, assignment, spec)
+        try:
+            candidates = self._candidates(assignment, spec, watched)
+        except NotFinite:
+            # The model has diverged here, and the answer will be left out of the average. It
+            # is given all the same, after as many steps, so that the others' are not lost.
+            spec = replace(spec, selector="uniform-plain", proxy=NONE)
+            return partial(self._by_inputs, assignment, spec)
+        # A new one every round, because gradients change.
+        return partial(_build, assignment, spec, candidates, assignment.path("coreset"))
+
+    def is_kept(self, assignment: Assignment, phase: int) -> bool:
+        """Whether a coreset of inputs was chosen before, and is at hand."""
+        return (assignment.client_id, assignment.plan.phases[phase].coreset) in self._kept
 
     def missing(self, assignment: Assignment, phase: int) -> int:
         """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
         spec = assignment.plan.phases[phase].coreset
         if spec is None or spec.proxy == NONE or not asks_nothing_of_the_model(spec):
             return 0
-        known = (assignment.client_id, spec) in self._kept
-        return 0 if known else len(self._clients[assignment.client_id])
+        return 0 if self.is_kept(assignment, phase) else len(self._clients[assignment.client_id])
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
-        client = assignment.client_id
-        if spec.proxy == NONE:  # a random draw should change from round to round
-            candidates = self._candidates(assignment, spec, None)
-            return self._build(assignment, spec, candidates)
-        # Distances between inputs are the same in every round, and so is the coreset: they are
-        # computed once per client and budget, and what is kept is the answer, not a matrix.
-        kept = self._kept.get((client, spec))
-        if kept is None:
-            candidates = self._candidates(assignment, spec, None)
-            kept = self._build(assignment, spec, candidates, kept=True)
-            self._keep(client, spec, kept)
-        return kept
+        """A random draw, another one in every round; or what distances between inputs say.
 
-    def _keep(self, client: ClientId, spec: CoresetSpec, samples: Samples) -> None:
+        The latter are the same in every round, and so is the coreset: it is computed once per
+        client and spec, from a stream that belongs to no round, and kept.
+        """
+        client = assignment.client_id
+        kept = self._kept.get((client, spec))
+        if kept is not None:
+            return kept
+        candidates = self._candidates(assignment, spec, None)
+        if spec.proxy == NONE:
+            return _build(assignment, spec, candidates, assignment.path("coreset"))
+        samples = _build(assignment, spec, candidates, ("coreset", client))
         with self._lock:
             self._kept[client, spec] = samples
             self._kept_samples += len(samples.indices)
             while self._kept_samples > MOST_KEPT and len(self._kept) > 1:
                 oldest = next(iter(self._kept))
                 self._kept_samples -= len(self._kept.pop(oldest).indices)
+        return samples
 
     def _candidates(
         self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None
     ) -> Candidates:
         data = self._clients[assignment.client_id]
-        space = self._space(data, spec, watched)
-        labels = data.labels.to(space.factors[0].device)
-        return Candidates(
-            space,
-            labels=labels,
-            losses=None if watched is None else watched.gradients.losses.to(labels.device),
-        )
+        losses = None if watched is None else watched.gradients.losses.cpu()
+        return Candidates(_space(data, spec, watched), labels=data.labels.cpu(), losses=losses)
 
-    def _build(
-        self,
-        assignment: Assignment,
-        spec: CoresetSpec,
-        candidates: Candidates,
-        *,
-        kept: bool = False,
-    ) -> Samples:
-        # What is kept belongs to no round, so its stream does not either.
-        path = ("coreset", assignment.client_id) if kept else assignment.path("coreset")
-        generator = stream(assignment.seed, *path)
-        coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
-        return Samples(
-            coreset.indices.cpu().numpy().astype(np.int64),
-            coreset.weights.cpu().numpy().astype(np.float64),
-            spec.weighting,
-            None if spec.proxy == NONE else coreset.gradient_error,
-        )
 
-    def _space(self, data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Metric:
-        if spec.proxy == NONE:
-            return Euclidean(torch.zeros(len(data), 1))
-        if spec.proxy == STATIC:
-            return Euclidean(data.take(slice(None))[0].reshape(len(data), -1))
-        if watched is None:
-            raise BadOption(GRADIENTS_FIRST)
-        space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
-        # The compiled solver beats tensor operations on a GPU at a client's size, and what has
-        # to travel is small: one residual per sample.
-        return space.cpu() if have_numba() else space
+def _space(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Metric:
+    if spec.proxy == NONE:
+        return Euclidean(torch.zeros(len(data), 1))
+    if spec.proxy == STATIC:
+        return Euclidean(data.take(slice(None))[0].cpu().reshape(len(data), -1))
+    if watched is None:
+        raise BadOption(GRADIENTS_FIRST)
+    return space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias).cpu()
+
+
+def _build(
+    assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: tuple[str | int, ...]
+) -> Samples:
+    generator = stream(assignment.seed, *path)
+    coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
+    return Samples(
+        coreset.indices.numpy().astype(np.int64),
+        coreset.weights.numpy().astype(np.float64),
+        spec.weighting,
+        None if spec.proxy == NONE else coreset.gradient_error,
+        getattr(coreset, "fell_back", False),
+    )
 
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:

@@ -29,6 +29,7 @@ class Samples:
     weights: NDArray[np.float64]
     weighting: Weighting = Weighting.SCALED
     gradient_error: float | None = None  # of the coreset these are, in proxy space
+    fell_back: bool = False  # whether a plain draw took the place of its selector's choice
 
     @classmethod
     def everything(cls, num_samples: int) -> Samples:

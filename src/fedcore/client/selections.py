@@ -24,12 +24,7 @@ class Selections:
     """Begins choices and keeps the time of them."""
 
     def __init__(self, coresets: Coresets, threads: int = 0) -> None:
-        """Bind what chooses.
-
-        Args:
-            coresets: makes the choices.
-            threads: that make them, one choice each; 0 makes a choice where it is taken.
-        """
+        """Bind what chooses, and on how many threads; 0 makes a choice where it is taken."""
         self._coresets = coresets
         self._lock = threading.Lock()
         self._workers: ThreadPoolExecutor | None = None
@@ -61,22 +56,16 @@ class Selections:
         return sum(self._coresets.missing(assignment, phase) for phase in phases)
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Pending:
-        """Begin to choose what phase number ``phase`` trains on; call the answer to have it.
-
-        Args:
-            assignment: whose plan says how large a coreset, if any.
-            phase: its number within the plan.
-            watched: gradients from the phase before, if they were collected.
-        """
-        choice = self._coresets.prepare(assignment, phase, watched)
+        """Begin to choose what phase number ``phase`` trains on; call the answer to have it."""
+        choose = self._coresets.prepare(assignment, phase, watched)
         if assignment.plan.phases[phase].coreset is None:
-            return choice.make
-        if self._workers is None or not choice.anywhere or choice.kept:
-            return lambda: self._waited(lambda: self._worked(choice.make))
+            return choose
+        if self._workers is None or self._coresets.is_kept(assignment, phase):
+            return lambda: self._waited(lambda: self._worked(choose))
         if self._coresets.missing(assignment, phase):
             running = self._ahead(self._workers, assignment, phase)
         else:
-            running = self._submit(self._workers, choice.make)
+            running = self._submit(self._workers, choose)
         return lambda: self._waited(running.result)
 
     def close(self) -> None:
@@ -91,7 +80,7 @@ class Selections:
         key = (assignment.client_id, assignment.plan.phases[phase].coreset)
         running = self._expected.get(key)
         if running is None:
-            running = self._submit(workers, self._coresets.prepare(assignment, phase).make)
+            running = self._submit(workers, self._coresets.prepare(assignment, phase))
             self._expected[key] = running
             running.add_done_callback(lambda _: self._expected.pop(key, None))
         return running

@@ -1,7 +1,14 @@
-"""One local step: the only place where the local objective is written.
+"""One local step: the only place where its rule is written, for one client and for stacked ones.
 
-Σ_{j in B} coefficient_j · L_j(w) + μ/2 ||w - w_r||², one step of SGD on it. The coefficients
-come from ``schedule``; w_r, the anchor, is the global model of the round.
+With g the gradient of Σ_{j in B} coefficient_j · L_j(w), the coefficients from ``schedule``, and
+the anchor w_r, which is the model that the job started from:
+
+    d = s g + μ (w - w_r) + shift        w ← w - η d
+
+s is the scale of a plan's steps, μ FedProx's pull, and the shift a vector of the job's own, such
+as SCAFFOLD's c - c_i. Of K stacked clients everything has a leading axis K. They do not share
+parameters, so the gradient of the sum of all objectives with respect to the stack is each client's
+own: one backward pass serves all. Who has padding alone (coefficients of zero) stays where it is.
 """
 
 from __future__ import annotations
@@ -13,13 +20,17 @@ import torch
 from torch import Tensor
 
 from fedcore.coreset.proxies import HeadGradients
+from fedcore.stacked import Form, Stack
 from fedcore.task import Task, sample_losses
 from fedcore.types import Params
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some samples and their coefficients, without padding."""
+    """Inputs [B, ...], labels and coefficients [B], or [K, B] of stacked clients.
+
+    Only there may a coefficient be 0, which marks padding.
+    """
 
     x: Tensor
     y: Tensor
@@ -28,46 +39,98 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """Step size η, proximal strength μ, and the model w_r that μ pulls towards."""
+    """η, μ, w_r, s and the shift; of stacked clients, μ and s are [K], and the shift [K, ...]."""
 
     learning_rate: float
-    prox_mu: float
+    prox_mu: float | Tensor
     anchor: Params
+    scale: float | Tensor = 1.0
+    shift: Params | None = None
 
 
-def step(task: Task, params: Params, batch: Batch, rule: StepRule) -> Params:
-    """Return w - η (Σ coefficient_j ∇L_j(w) + μ (w - w_r))."""
-    leaves = _leaves(params)
-    losses = sample_losses(task.logits(leaves, batch.x), batch.y)
-    loss = (batch.coefficient * losses).sum()
+def step(
+    task: Task, params: Params, batch: Batch, rule: StepRule, *, watch: bool = False
+) -> tuple[Params, Tensor, HeadGradients | None]:
+    """One client's parameters after a step, the losses L_j [B] before it, and what was watched.
+
+    With ``watch`` the last are its samples' last-layer gradients, out of the same backward pass.
+    """
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    width = task.head_width if watch else None
+    gradients, losses, seen = _gradients(task.forward, leaves, batch, width)
+    moves = zip(params.items(), _directions(params, gradients, rule), strict=True)
+    return {n: value - rule.learning_rate * d for (n, value), d in moves}, losses, seen
+
+
+def stacked_step(
+    form: Form, stack: Stack, batch: Batch, rule: StepRule, width: int | None
+) -> tuple[Tensor, HeadGradients | None]:
+    """The same for clients side by side; gives losses [K·B] and what was watched [K·B, ...].
+
+    Args:
+        form: the model's forward pass over clients.
+        stack: the clients' parameters, leaves [K, ...] that are moved in place.
+        batch: their samples; rows of padding show something, too.
+        rule: how far, and whither.
+        width: of the last layer if its gradients are wanted.
+    """
+    gradients, losses, seen = _gradients(form, stack, batch, width)
+    active: Tensor | float = 1.0
+    if rule.shift is not None or not _is(rule.prox_mu, 0.0):
+        active = batch.coefficient.amax(dim=1).sign()  # 0 for a step of padding alone
+    with torch.no_grad():
+        moves = _directions(stack, gradients, rule, active)
+        torch._foreach_add_(list(stack.values()), moves, alpha=-rule.learning_rate)
+    return losses, seen
+
+
+def _gradients(
+    form: Form, leaves: Stack, batch: Batch, width: int | None
+) -> tuple[list[Tensor], Tensor, HeadGradients | None]:
+    """g of every parameter, L of every row, and its last-layer gradients if there is a width."""
+    coefficient = batch.coefficient.flatten()
+    probe = None
+    if width is not None:
+        like, rows = next(iter(leaves.values())), batch.coefficient.shape
+        probe = torch.zeros(*rows, width, dtype=like.dtype, device=like.device, requires_grad=True)
+    scores, inputs = form(leaves, batch.x, probe)
+    losses = sample_losses(scores.flatten(0, -2), batch.y.flatten())
+    wanted = [*leaves.values()] if probe is None else [*leaves.values(), probe]
+    objective = (coefficient * losses).sum()
     # A parameter that took no part, of a layer that is only used elsewhere, has gradient zero.
-    gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-    return _descend(params, gradients, rule)
-
-
-def step_and_watch(
-    task: Task, params: Params, batch: Batch, rule: StepRule
-) -> tuple[Params, HeadGradients]:
-    """The same step, and each sample's last-layer gradients out of the same backward pass."""
-    leaves = _leaves(params)
-    logits, head = task.logits_and_head(leaves, batch.x)
-    losses = sample_losses(logits, batch.y)
-    loss = (batch.coefficient * losses).sum()
-    wanted = [*leaves.values(), head.outputs]
-    *gradients, scaled = torch.autograd.grad(loss, wanted, materialize_grads=True)
-    residuals = scaled / batch.coefficient[:, None]
-    watched = HeadGradients(residuals, head.inputs.detach(), losses.detach())
-    return _descend(params, gradients, rule), watched
-
-
-def _leaves(params: Params) -> dict[str, Tensor]:
-    return {name: value.detach().requires_grad_() for name, value in params.items()}
+    gradients = list(torch.autograd.grad(objective, wanted, materialize_grads=True))
+    seen = None
+    if probe is not None:
+        assert inputs is not None  # forms give them where there is a probe
+        residuals = gradients.pop().flatten(0, -2) / coefficient[:, None]
+        seen = HeadGradients(residuals, inputs.detach().flatten(0, -2), losses.detach())
+    return gradients, losses.detach(), seen
 
 
 @torch.no_grad()
-def _descend(params: Params, gradients: Sequence[Tensor], rule: StepRule) -> Params:
-    moved = {}
+def _directions(
+    params: Params, gradients: Sequence[Tensor], rule: StepRule, active: Tensor | float = 1.0
+) -> list[Tensor]:
+    """d of every parameter; clients that are not ``active`` [K] have d = 0, as g = 0."""
+    found = []
     for (name, value), gradient in zip(params.items(), gradients, strict=True):
-        pull = rule.prox_mu * (value - rule.anchor[name]) if rule.prox_mu else 0.0
-        moved[name] = value - rule.learning_rate * (gradient + pull)
-    return moved
+        d = gradient
+        if not _is(rule.scale, 1.0):
+            d = _along(rule.scale, d) * d
+        if not _is(rule.prox_mu, 0.0):
+            d = d + _along(active * rule.prox_mu, d) * (value - rule.anchor[name])
+        if rule.shift is not None:
+            d = d + _along(active, d) * rule.shift[name]
+        found.append(d)
+    return found
+
+
+def _is(share: float | Tensor, neutral: float) -> bool:
+    return not isinstance(share, Tensor) and share == neutral
+
+
+def _along(share: float | Tensor, values: Tensor) -> float | Tensor:
+    """A number for all of ``values``, or one for each of the K clients of a stack of them."""
+    if not isinstance(share, Tensor):
+        return share
+    return share.to(values.dtype).view(-1, *[1] * (values.dim() - 1))

@@ -23,12 +23,14 @@ from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients, space_of
 from fedcore.errors import BadData, BadOption
 from fedcore.task import Task, count_classes
+from fedcore.threads import one_thread_each
 from fedcore.types import Coreset, Params
 from fedcore.values import time_limit, whole_number
 
 Gradients = Tensor | NDArray[Any] | Metric
 
 
+@one_thread_each()
 def select_coreset(
     gradients: Gradients,
     budget: int,
@@ -136,6 +138,7 @@ def _numpy(found: Coreset) -> Coreset[NDArray[Any]]:
     )
 
 
+@one_thread_each()
 def coreset_for(
     model: nn.Module,
     dataset: Dataset[Any] | Iterable[Any],

@@ -1,7 +1,7 @@
 """The folder a job writes: rounds as they come, a checkpoint, and the summary at the end.
 
-Randomness is named by round (``seeding``), so all that a run needs to go on is the model after
-its last round. A checkpoint is that model in NumPy's format, read without pickle.
+Randomness is named by round (``seeding``), so all that a run needs to go on is the server's state
+after its last round.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from fedcore.config import Experiment
-from fedcore.errors import BadOption, BadRecord
-from fedcore.report.records import Row, group, read_rows, to_line
+from fedcore.errors import BadOption
+from fedcore.records import RoundRecord, RunKey, Snapshot
+from fedcore.report import checkpoint
+from fedcore.report.checkpoint import partial_of
+from fedcore.report.records import Runs, read_runs, to_lines, to_row
 from fedcore.report.summary import summary
-from fedcore.types import Params, RunKey
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
-CHECKPOINT, CHECKPOINT_PARTIAL = "checkpoint.npz", "checkpoint.partial.npz"
+CHECKPOINT = "checkpoint.npz"
 PICTURES = (
     "loss.png",
     "accuracy_by_round.png",
@@ -37,39 +36,56 @@ OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no jo
 
 
 class OutputFolder:
-    """Writes one job's results; survives being interrupted."""
+    """Writes one job's results; survives being interrupted.
 
-    def __init__(self, path: Path, experiment: Mapping[str, Any], rows: list[Row]) -> None:
+    ``create`` and ``resume`` only look and refuse; ``begin`` is the first to write.
+    """
+
+    def __init__(self, path: Path, experiment: Mapping[str, Any], runs: Runs) -> None:
         """Use ``create`` or ``resume`` instead."""
         self.path = path
-        self.rows = rows
+        self.runs = runs
         self._experiment = dict(experiment)
         self._saved = time.monotonic()
+        self._check = 0
 
     @classmethod
     def create(
         cls, path: Path, experiment: Mapping[str, Any], *, overwrite: bool = False
     ) -> OutputFolder:
-        """Start a new folder; an old job is replaced only on request, and nothing else with it."""
-        check_free(path, overwrite=overwrite)
+        """A new job; an old one is replaced only on request, and nothing else with it."""
         try:
-            path = Path(os.path.realpath(path))  # a link may lead to a folder that is not there yet
-            path.mkdir(parents=True, exist_ok=True)
-            _remove_results(path)
-            _write(path / EXPERIMENT, json.dumps(experiment, indent=2) + "\n")
+            if path.exists() and not path.is_dir():
+                raise BadOption(f"out {str(path)!r} is a file; name a folder")
+            content = {item.name for item in path.iterdir()} if path.exists() else set()
         except OSError as error:
-            raise BadOption(f"out {str(path)!r} cannot be written: {error.strerror}") from None
-        return cls(path, experiment, [])
+            raise BadOption(f"out {str(path)!r} cannot be read: {error.strerror}") from None
+        if content and EXPERIMENT not in content:
+            raise BadOption(f"out {str(path)!r} exists and holds something else; name a new folder")
+        if content and not overwrite:
+            raise BadOption(
+                f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go "
+                "on with it or --overwrite to replace it"
+            )
+        return cls(path, experiment, {})
 
     @classmethod
-    def resume(cls, path: Path, experiment: Mapping[str, Any]) -> OutputFolder:
+    def resume(
+        cls, path: Path, experiment: Mapping[str, Any], runs: Sequence[RunKey]
+    ) -> OutputFolder:
         """Go on in a folder that an interrupted job left, if it was the same job.
 
         Another machine may do so: with its own device, cores and place of the data. So may a later
         version: an option that the job does not name had the effect of its default.
+
+        Args:
+            path: the folder.
+            experiment: all options; ``rounds`` is how many every run has.
+            runs: of the job, in their order.
         """
+        before = json.loads(json.dumps(dataclasses.asdict(Experiment())))
         try:
-            before = {**_defaults(), **json.loads((path / EXPERIMENT).read_text("utf-8"))}
+            before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             raise BadOption(
                 f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
@@ -80,120 +96,68 @@ class OutputFolder:
                     f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
                     "resume with the same options"
                 )
-        rows = read_rows(path / ROUNDS) if (path / ROUNDS).exists() else []
-        folder = cls(path, experiment, rows)
-        folder._rewrite()  # a torn last line must not run into the next
-        return folder
+        return cls(path, experiment, read_runs(path / ROUNDS, runs, experiment["rounds"]))
 
-    def position(self, run: RunKey, rounds: int) -> tuple[int, Params | None]:
-        """Rounds of ``run`` that are done, and the model after them; forgets what follows them.
+    def begin(self) -> None:
+        """Make the folder this job's: what an earlier one wrote goes, what a user put there stays.
+
+        ``experiment.json`` stays until it is replaced, so that the folder is known throughout.
+        """
+        if self.runs:
+            self._rewrite()  # a torn last line must not run into the next
+            return
+        try:
+            # A link may lead to a folder that is not there yet.
+            self.path = Path(os.path.realpath(self.path))
+            self.path.mkdir(parents=True, exist_ok=True)
+            for name in (ROUNDS, SUMMARY, CHECKPOINT, *PICTURES):
+                (self.path / name).unlink(missing_ok=True)
+            for name in (ROUNDS, SUMMARY, EXPERIMENT, CHECKPOINT):
+                partial_of(self.path / name).unlink(missing_ok=True)
+            _write(self.path / EXPERIMENT, json.dumps(self._experiment, indent=2) + "\n")
+        except OSError as error:
+            raise BadOption(f"out {str(self.path)!r} cannot be written: {error.strerror}") from None
+
+    def position(self, run: RunKey, rounds: int) -> tuple[int, Snapshot | None]:
+        """Rounds of ``run`` that are done, and the state after them; forgets what follows them.
 
         Rounds without a checkpoint behind them are trained again, to the same result.
         """
-        done = len(group(self.rows).get(run, []))
+        done = len(self.runs.get(run, []))
         if done in (0, rounds):
             return done, None
-        number, params = self._checkpoint(run)
-        self.rows = [row for row in self.rows if _before(row, run, number)]
+        owner, number, snapshot = checkpoint.load(self.path / CHECKPOINT) or (None, 0, None)
+        if owner != run or number > done:  # of another run, or of rounds whose lines are gone
+            number, snapshot = 0, None
+        del self.runs[run][number:]
         self._rewrite()
-        return number, params
+        return number, snapshot
 
-    def add(self, row: Row, run: RunKey, params: Params) -> None:
-        """Write a round; now and then the model too."""
-        self.rows.append(row)
+    def add(self, record: RoundRecord, run: RunKey, snapshot: Callable[[], Snapshot]) -> None:
+        """Write a round; now and then what ``snapshot`` makes too."""
+        self.runs.setdefault(run, []).append(record)
+        line, self._check = to_lines([to_row(run, record)], self._check)
         with (self.path / ROUNDS).open("a", encoding="utf-8") as file:
-            file.write(to_line(row))
+            file.write(line)
         if time.monotonic() - self._saved > CHECKPOINT_EVERY:
-            self._save(run, row["round"], params)
+            checkpoint.save(self.path / CHECKPOINT, run, record.number, snapshot())
+            self._saved = time.monotonic()
 
     def finish(self) -> dict[str, Any]:
         """Write the summary; the job is complete."""
-        content = summary(self.rows, self._experiment)
+        content = summary(self.runs, self._experiment)
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
         (self.path / CHECKPOINT).unlink(missing_ok=True)
         return content
 
     def _rewrite(self) -> None:
-        _write(self.path / ROUNDS, "".join(map(to_line, self.rows)))
-
-    def _save(self, run: RunKey, number: int, params: Params) -> None:
-        arrays = {f"param/{name}": value.cpu().numpy() for name, value in params.items()}
-        partial = self.path / CHECKPOINT_PARTIAL
-        content: dict[str, Any] = {"run": json.dumps(_key(run)), "round": number, **arrays}
-        np.savez(partial, **content)
-        partial.replace(self.path / CHECKPOINT)
-        self._saved = time.monotonic()
-
-    def _checkpoint(self, run: RunKey) -> tuple[int, Params | None]:
-        try:
-            with np.load(self.path / CHECKPOINT, allow_pickle=False) as content:
-                if json.loads(str(content["run"])) != _key(run):
-                    return 0, None
-                names = [name for name in content.files if name.startswith("param/")]
-                params = {
-                    name.removeprefix("param/"): torch.from_numpy(content[name]) for name in names
-                }
-                return int(content["round"]), params
-        except FileNotFoundError:
-            return 0, None
-        except (OSError, ValueError, KeyError) as error:
-            raise BadRecord(
-                f"{str(self.path / CHECKPOINT)!r} is damaged ({error}); delete it and resume again"
-            ) from None
-
-
-def _defaults() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(Experiment())))
-    return content
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that holds anything, unless it is an old job that may be overwritten."""
-    try:
-        if path.exists() and not path.is_dir():
-            raise BadOption(f"out {str(path)!r} is a file; name a folder")
-        content = {item.name for item in path.iterdir()} if path.exists() else set()
-    except OSError as error:
-        raise BadOption(f"out {str(path)!r} cannot be read: {error.strerror}") from None
-    if not content:
-        return
-    if EXPERIMENT not in content:
-        raise BadOption(f"out {str(path)!r} exists and holds something else; name a new folder")
-    if not overwrite:
-        raise BadOption(
-            f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go on "
-            "with it or --overwrite to replace it"
-        )
-
-
-def _remove_results(path: Path) -> None:
-    """Remove what an earlier job wrote, and leave what its user put beside it.
-
-    ``experiment.json`` stays until it is replaced, so that the folder is known as ours throughout.
-    """
-    names = (ROUNDS, SUMMARY, CHECKPOINT, CHECKPOINT_PARTIAL, *PICTURES)
-    partial = (f"{name}.partial" for name in (ROUNDS, SUMMARY, EXPERIMENT))
-    for name in (*names, *partial):
-        (path / name).unlink(missing_ok=True)
-
-
-def _before(row: Row, run: RunKey, number: int) -> bool:
-    """Whether a row stays when ``run`` goes on after round ``number``."""
-    same = all(row[name] == value for name, value in _key(run).items())
-    return not same or row["round"] <= number
-
-
-def _key(run: RunKey) -> dict[str, Any]:
-    return {
-        "benchmark": run.benchmark,
-        "strategy": run.strategy,
-        "stragglers": run.stragglers,
-        "seed": run.seed,
-    }
+        rows = (to_row(run, record) for run, records in self.runs.items() for record in records)
+        text, self._check = to_lines(rows)
+        _write(self.path / ROUNDS, text)
 
 
 def _write(path: Path, text: str) -> None:
     """Replace a file in one step, so that nobody ever sees half of it."""
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_of(path)
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)

@@ -1,101 +1,167 @@
-"""Results on disk: ``rounds.jsonl``, one line per strategy, stragglers, seed and round."""
+"""Results on disk: ``rounds.jsonl``, one line per strategy, stragglers, seed and round.
+
+A line ends with a check value, the CRC of all lines up to it without their real times, so that a
+line that was changed, lost, doubled or moved is known. Files without it are accepted where every
+line is the round that belongs there.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import sys
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
-from fedcore.types import RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.types import Path as WorkPath
 
 Row = dict[str, Any]
-NEEDED = ("benchmark", "strategy", "stragglers", "seed", "round", "round_time", "train_loss")
+Runs = dict[RunKey, list[RoundRecord]]
+T = TypeVar("T")
+
+CLIENT = {
+    f.name: {"client_id": "client", "seconds": "time"}.get(f.name, f.name)
+    for f in fields(ClientRecord)
+}  # names in a line
+MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+REAL_TIME = {
+    f"{part}_seconds": f"wall_{part}_seconds"
+    for part in ("training", "selection", "waited", "evaluation")
+}
+REAL_TIME["wall_seconds"] = "wall_seconds"
+OTHERS = ("path", "fell_back")  # what is no number of a client
+# Numbers that may be missing.
+OPTIONAL = {*MEASURED, "coreset_budget", "coreset_size", "gradient_error", "full_gradient_error"}
 
 
-def to_row(key: RunKey, record: RoundRecord) -> Row:
+def to_row(run: RunKey, record: RoundRecord) -> Row:
     """One line of ``rounds.jsonl``; times in units of the deadline.
 
     What begins with ``wall_`` comes last and is all that differs between two runs with one seed.
     """
-    clients = [
-        {
-            "client": client.client_id,
-            "path": str(client.path),
-            "copies": client.copies,
-            "work": client.work,
-            "time": client.seconds / record.deadline,
-            "coreset_budget": client.coreset_budget,
-            "coreset_size": client.coreset_size,
-            "gradient_error": _number(client.gradient_error),
-            "full_gradient_error": _number(client.full_gradient_error),
-        }
-        for client in record.clients
-    ]
     working = sum(client.work > 0 for client in record.clients)
     return {
-        "benchmark": key.benchmark,
-        "strategy": key.strategy,
-        "stragglers": key.stragglers,
-        "seed": key.seed,
+        **asdict(run),
         "round": record.number,
         "round_time": record.time,
-        "train_loss": _number(record.train_loss),
-        "train_accuracy": record.train_accuracy,
-        "test_loss": _number(record.test_loss),
-        "test_accuracy": record.test_accuracy,
+        **{name: _finite(getattr(record, name)) for name in MEASURED},
         "participants": working,
         "left_out": len(record.clients) - working,
         "rejected": record.rejected,
-        "clients": clients,
-        "wall_training_seconds": round(record.training_seconds, 6),
-        "wall_selection_seconds": round(record.selection_seconds, 6),
-        "wall_waited_seconds": round(record.waited_seconds, 6),
-        "wall_evaluation_seconds": round(record.evaluation_seconds, 6),
-        "wall_seconds": round(record.wall_seconds, 6),
+        "fell_back": sum(client.fell_back for client in record.clients),
+        "clients": [_client_row(client, record.deadline) for client in record.clients],
+        **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
 
-def key_of(row: Row) -> RunKey:
-    """The run that a line belongs to."""
-    return RunKey(row["benchmark"], row["strategy"], row["stragglers"], row["seed"])
+def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
+    """The record of a line, in which a deadline lasts 1; raises where a value cannot be one."""
+    run = RunKey(*(row[field.name] for field in fields(RunKey)))
+    values = {name: _value(row, name) for name in (*MEASURED, "rejected")}
+    values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
+    clients = tuple(map(_client, row["clients"]))
+    return run, RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
 
 
-def to_line(row: Row) -> str:
-    """A row as a line of JSON; standard JSON, so no NaN."""
-    return json.dumps(row, allow_nan=False) + "\n"
+def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
+    """Rows as lines of standard JSON after lines that had ``check``; and the check of the last."""
+    lines = []
+    for row in rows:
+        check = _check(row, check)
+        lines.append(json.dumps({**row, "check": f"{check:08x}"}, allow_nan=False) + "\n")
+    return "".join(lines), check
 
 
-def read_rows(path: Path) -> list[Row]:
-    """All lines of a ``rounds.jsonl``; a torn last line, as a crash leaves it, is dropped."""
+def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
+    """The records of a ``rounds.jsonl`` whose job has ``rounds`` rounds of every expected run.
+
+    A torn last line, as a crash leaves it, is dropped. Any other line that is not the round that
+    belongs in its place is refused; without it and what follows, the job can go on.
+    """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRecord(f"{str(path)!r} cannot be read as results: {error}") from None
-    rows = []
-    for number, line in enumerate(lines, start=1):
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except OSError as error:
+        raise BadRecord(
+            f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
+        ) from None
+    places = [(run, number) for run in expected for number in range(1, rounds + 1)]
+    runs: Runs = {}
+    check, checked = 0, False
+    for index, line in enumerate(lines):
         try:
             row = json.loads(line)
-            rows.append({**row, **{name: row[name] for name in NEEDED}})
-        except (json.JSONDecodeError, TypeError, KeyError):
-            if number == len(lines):
+            check = _check(row, check)
+            checked = checked or "check" in row
+            run, record = from_row(row)
+            if index == len(places):
+                raise ValueError(f"the job has {index} rounds")
+            if type(record.number) is not int or (run, record.number) != places[index]:
+                due = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
+                found = due.format(run, record.number)
+                raise ValueError(f"{found} in place of {due.format(*places[index])}")
+            if checked and row.get("check") != f"{check:08x}":
+                raise ValueError("it was changed after it was written")
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            if isinstance(error, json.JSONDecodeError) and index == len(lines) - 1:
                 break
+            reasons = {ValueError: str(error), KeyError: f"no field {error}"}
             raise BadRecord(
-                f"line {number} of {str(path)!r} is not a round; restore the file or start anew"
+                f"line {index + 1} of {str(path)!r} is not the round that belongs there "
+                f"({reasons.get(type(error), 'it is no round')}); "
+                f"delete the lines from {index + 1} on and resume again"
             ) from None
-    return rows
-
-
-def group(rows: Iterable[Row]) -> dict[RunKey, list[Row]]:
-    """Rows by run, in the order in which runs first appear."""
-    runs: dict[RunKey, list[Row]] = {}
-    for row in rows:
-        runs.setdefault(key_of(row), []).append(row)
+        runs.setdefault(run, []).append(record)
     return runs
 
 
-def _number(value: float | None) -> float | None:
+def by_level(runs: Mapping[RunKey, T]) -> dict[tuple[str, float], dict[str, list[T]]]:
+    """What is known of runs by (benchmark, share of stragglers), then by strategy: one per seed."""
+    levels: dict[tuple[str, float], dict[str, list[T]]] = {}
+    for run, value in runs.items():
+        level = levels.setdefault((run.benchmark, run.stragglers), {})
+        level.setdefault(run.strategy, []).append(value)
+    return levels
+
+
+def _check(row: Row, before: int) -> int:
+    """CRC-32 of a row without real times, after that of the rows before it."""
+    lasting = {k: v for k, v in row.items() if not k.startswith("wall_") and k != "check"}
+    return zlib.crc32(json.dumps(lasting).encode(), before)
+
+
+def _client_row(client: ClientRecord, deadline: float) -> Row:
+    row = {name: getattr(client, field) for field, name in CLIENT.items()}
+    row |= {"path": str(client.path), "time": client.seconds / deadline}
+    row |= {name: _finite(row[name]) for name in ("gradient_error", "full_gradient_error")}
+    if not row["fell_back"]:
+        del row["fell_back"]  # hardly ever true, and lines are long
+    return row
+
+
+def _client(row: Row) -> ClientRecord:
+    numbers = {k: _value(row, name) for k, name in CLIENT.items() if name not in OTHERS}
+    return ClientRecord(path=WorkPath(row["path"]), fell_back="fell_back" in row, **numbers)
+
+
+def _value(row: Row, name: str) -> Any:
+    """A number of a row, refused where it is none or out of range."""
+    value = row[name]
+    most = sys.float_info.max
+    low, high = -most if name.endswith("loss") else 0, 1 if name.endswith("accuracy") else most
+    if value is None and name in OPTIONAL:
+        return None
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise ValueError(f"its {name} is {value!r}")
+    return value
+
+
+def _finite(value: float | None) -> float | None:
     """JSON has no NaN and no infinity: a diverged loss is null."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,34 +1,51 @@
-"""Results as tables: in colour on a terminal, in Markdown for documents."""
+"""Results as tables on a terminal, with a sentence under each that says what it shows."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-Result = dict[str, Any]
+from fedcore import plugins
+from fedcore.records import RunKey
+from fedcore.report.records import by_level
 
-TITLES = {"fedavg": "FedAvg", "fedavg-ds": "FedAvg-DS", "fedprox": "FedProx", "fedcore": "FedCore"}
-COLUMNS = (
-    ("Final acc.", "final_test_accuracy"),
-    ("Best acc.", "best_test_accuracy"),
-    ("Mean >=10", "mean_test_accuracy_from_round_10"),
-    ("Train loss", "final_train_loss"),
-    ("Mean round", "mean_round_time"),
-    ("Longest round", "max_round_time"),
-    ("Deadline missed", "deadline_miss_share"),
+Result = dict[str, Any]
+Cells = dict[str, list[Result]]  # results of one level by strategy, one per seed
+
+COLUMNS = (  # two lines of title, and the number below them
+    ("Accuracy,\nlast round", "final_test_accuracy"),
+    ("best\nround", "best_test_accuracy"),
+    ("Training\nloss", "final_train_loss"),
+    ("Mean\nround", "mean_round_time"),
+    ("Longest\nround", "max_round_time"),
+    ("Rounds\nlate", "deadline_miss_share"),
 )
 PERCENT = {name for _, name in COLUMNS if "accuracy" in name or "share" in name}
+LEVEL = 0.01  # accuracies that differ by less are called level
+FAULTS = (  # what a result counts of what went wrong, and how it is told
+    (
+        "rejected",
+        "answer",
+        "left out {} that held NaN or infinity; a smaller --learning-rate may help",
+    ),
+    ("fell_back", "coreset", "took plain draws in place of {}, where their selector failed"),
+)
 
 
+@cache
 def strategy_title(name: str) -> str:
-    """How a strategy is written for people."""
-    return TITLES.get(name, name)
+    """How a strategy is written for people: as its file calls it before the first colon."""
+    if name not in plugins.names("strategy"):
+        return name  # a file of the user's own goes by its name
+    title, colon, _ = plugins.summary("strategy", name).partition(":")
+    return title if colon else name
 
 
 def counted(number: int, noun: str) -> str:
@@ -40,72 +57,84 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def tables(results: Sequence[Result], *, width: int | None = None) -> Iterator[Table]:
-    """One table per benchmark and share of stragglers; seeds are medians with their range.
-
-    Where that takes more than ``width`` characters, a range stands below its median.
-    """
+def tables(results: Sequence[Result]) -> Iterator[Table]:
+    """One table per benchmark and share of stragglers; seeds are medians, with ranges below."""
     for level, cells in _by_level(results).items():
-        table = _table(*level, cells)
-        if width is not None and _width(table) > width:
-            table = _table(*level, cells, apart=True)
-        yield table
+        yield _table(*level, cells)
 
 
-def rejections(results: Sequence[Result]) -> Iterator[str]:
-    """A sentence per strategy and share of stragglers that had answers nobody can average."""
-    for (_, stragglers), cells in _by_level(results).items():
+def remarks(results: Sequence[Result]) -> Iterator[str]:
+    """What each table shows, and a sentence for whatever did not go as it should."""
+    levels = _by_level(results)
+    for (_, stragglers), cells in levels.items():
+        shown = finding(cells)
+        if shown:
+            yield f"At {stragglers:g} % stragglers, {shown}."
+    for (_, stragglers), cells in levels.items():
         for strategy, runs in cells.items():
-            count = sum(run.get("rejected", 0) for run in runs)
-            if count:
-                yield (
-                    f"{counted(count, 'answer')} of {strategy_title(strategy)} at {stragglers:g} % "
-                    f"stragglers held NaN or infinity and {'was' if count == 1 else 'were'} left "
-                    "out; a smaller --learning-rate may help"
-                )
+            for name, noun, sentence in FAULTS:
+                count = sum(run.get(name, 0) for run in runs)
+                if count:
+                    who = f"{strategy_title(strategy)} at {stragglers:g} % stragglers"
+                    yield f"{who} {sentence.format(counted(count, noun))}."
 
 
-def _table(
-    benchmark: str, stragglers: float, cells: dict[str, list[Result]], *, apart: bool = False
-) -> Table:
-    """The table of one level; ranges stand ``apart``, in lines of their own, if they must."""
+def finding(cells: Cells) -> str:
+    """How accurate those are whose rounds all ended on time, and what the others take: medians."""
+    found = {s: _median("final_test_accuracy", runs) for s, runs in cells.items()}
+    accuracy = {s: value for s, value in found.items() if value is not None}
+    told = {s: f"{strategy_title(s)} {100 * value:.1f} %" for s, value in accuracy.items()}
+    late = [s for s in told if any(run["max_round_time"] > 1 for run in cells[s])]
+    on_time = sorted(told.keys() - late, key=lambda s: -accuracy[s])
+    parts = []
+    if on_time:
+        parts.append("every round on time: " + ", ".join(told[s] for s in on_time))
+    if len(on_time) > 1:
+        first, second = on_time[:2]
+        ahead = accuracy[first] - accuracy[second]
+        how = "level with" if ahead < LEVEL else f"{100 * ahead:.1f} points ahead of"
+        parts.append(f"{strategy_title(first)} is {how} {strategy_title(second)}")
+    for strategy in late:
+        length = _median("mean_round_time", cells[strategy])
+        parts.append(f"late: {told[strategy]}, in rounds of {length:.1f} deadlines")
+    return "; ".join(parts)
+
+
+def _median(name: str, runs: Sequence[Result]) -> float | None:
+    values = [run[name] for run in runs if run[name] is not None]
+    return statistics.median(values) if values else None
+
+
+def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
     first = next(iter(cells.values()))
-    seeds = f"{len(first)} seeds" if len(first) > 1 else f"seed {first[0]['seed']}"
+    several = len(first) > 1
+    seeds = f"{len(first)} seeds" if several else f"seed {first[0]['seed']}"
     rounds = counted(first[0]["rounds"], "round")
     table = Table(
         # Text, since a name may hold brackets, which would be taken for markup.
         title=Text(f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}", style="bold"),
-        caption="Accuracy on held-out data: last round, best round, mean from round 10 on.\n"
-        "Round times in units of the deadline.",
+        caption="Accuracy on data nobody trained on; a round of 1.00 ends at the deadline."
+        + ("\nMedian of the seeds, and from the least to the largest of them." if several else ""),
         box=box.SIMPLE_HEAD,
-        padding=(0, 0 if apart else 1),
+        collapse_padding=True,  # so that 80 columns are enough
+        pad_edge=False,
     )
     # Names fold where there is no room; numbers never do.
-    table.add_column("Strategy", overflow="fold", min_width=max(map(len, TITLES.values())))
+    table.add_column("Strategy", overflow="fold", min_width=9)
     for title, _ in COLUMNS:
-        table.add_column(title.replace(" ", "\n", 1), justify="right", no_wrap=True)
+        table.add_column(title, justify="right", no_wrap=True)
     for strategy, runs in cells.items():
-        numbers = (_styled(name, runs, apart=apart) for _, name in COLUMNS)
+        numbers = (_styled(name, runs) for _, name in COLUMNS)
         table.add_row(Text(strategy_title(strategy)), *numbers)
     return table
 
 
-def _width(table: Table) -> int:
-    """Characters that a table takes if it may."""
-    return Console(width=10_000).measure(table).maximum
+def _by_level(results: Sequence[Result]) -> dict[tuple[str, float], Cells]:
+    names = [field.name for field in fields(RunKey)]
+    return by_level({RunKey(*(result[name] for name in names)): result for result in results})
 
 
-def _by_level(
-    results: Sequence[Result],
-) -> dict[tuple[str, float], dict[str, list[Result]]]:
-    levels: dict[tuple[str, float], dict[str, list[Result]]] = {}
-    for result in results:
-        level = levels.setdefault((result["benchmark"], result["stragglers"]), {})
-        level.setdefault(result["strategy"], []).append(result)
-    return levels
-
-
-def _cell(name: str, runs: Sequence[Result], *, apart: bool) -> str:
+def _cell(name: str, runs: Sequence[Result]) -> str:
     values = [run[name] for run in runs if run[name] is not None]
     if not values:
         return "-"
@@ -114,12 +143,12 @@ def _cell(name: str, runs: Sequence[Result], *, apart: bool) -> str:
     if name == "max_round_time":
         return f"{max(values):.2f}"  # the longest of all seeds: a deadline is missed or it is not
     median = f"{scale * statistics.median(values):.{digits}f}"
-    if len(values) == 1 or "time" in name or "share" in name:
+    low, high = (f"{scale * value:.{digits}f}" for value in (min(values), max(values)))
+    if low == high or "share" in name:
         return median + unit
-    reach = f"{scale * min(values):.{digits}f}-{scale * max(values):.{digits}f}"
-    return f"{median}{unit}\n{reach}" if apart else f"{median} ({reach}){unit}"
+    return f"{median}{unit}\n{low}-{high}"
 
 
-def _styled(name: str, runs: Sequence[Result], *, apart: bool) -> Text:
+def _styled(name: str, runs: Sequence[Result]) -> Text:
     late = name in ("mean_round_time", "max_round_time") and any(run[name] > 1 for run in runs)
-    return Text(_cell(name, runs, apart=apart), style="bold red" if late else "")
+    return Text(_cell(name, runs), style="bold red" if late else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,17 +16,31 @@ from fedcore.types import ClientId, ClientProfile
 from fedcore.values import CAPABILITIES, one_of, percentages
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Bytes per second to and from a client, and how many a model has."""
+
+    download: float = math.inf
+    upload: float = math.inf
+    model_bytes: int = 0
+
+
+NO_LIMIT = Link()
+
+
 class Profiles(Mapping[ClientId, ClientProfile]):
     """Profiles made when asked for, from two arrays: a fleet may be large."""
 
-    def __init__(self, sizes: ClientSizes, speeds: NDArray[np.float64]) -> None:
-        """Bind sizes and capabilities, which stand in the same order."""
+    def __init__(self, sizes: ClientSizes, speeds: NDArray[np.float64], link: Link) -> None:
+        """Bind sizes and capabilities, which stand in the same order, and everybody's link."""
         self._sizes = sizes
         self._speeds = speeds
+        self._link = link
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
-        return ClientProfile(int(self._sizes.counts[place]), float(self._speeds[place]))
+        size, speed = int(self._sizes.counts[place]), float(self._speeds[place])
+        return ClientProfile(size, speed, self._link.download, self._link.upload)
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._sizes)
@@ -73,17 +88,26 @@ def build_fleet(
     stragglers: float,
     epochs: int,
     seed: int,
+    link: Link = NO_LIMIT,
 ) -> Fleet:
     """Give every client a capability, and set τ by the share of stragglers."""
     known = ClientSizes.of(sizes)
-    profiles = Profiles(known, _capabilities(known.counts.astype(float), law, seed))
-    return Fleet(profiles, deadline(profiles, stragglers, epochs))
+    profiles = Profiles(known, _capabilities(known.counts.astype(float), law, seed), link)
+    return Fleet(profiles, deadline(profiles, stragglers, epochs, link.model_bytes))
 
 
-def deadline(profiles: Mapping[ClientId, ClientProfile], stragglers: float, epochs: int) -> float:
-    """τ: the (100 - s)-th percentile of E·m^i / c^i, so that the slowest s % miss it."""
+def deadline(
+    profiles: Mapping[ClientId, ClientProfile],
+    stragglers: float,
+    epochs: int,
+    model_bytes: int = 0,
+) -> float:
+    """τ: the (100 - s)-th percentile of E·m^i / c^i, so that the slowest s % miss it.
+
+    Sending the model is part of a client's time, where links have a limit.
+    """
     percentages("stragglers", (stragglers,))
-    seconds = (client.seconds(epochs * client.num_samples) for client in profiles.values())
+    seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
     full = np.fromiter(seconds, float, len(profiles))
     return float(np.percentile(full, 100 - stragglers))
 

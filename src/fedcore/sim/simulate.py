@@ -13,22 +13,21 @@ from fedcore import plugins
 from fedcore.arrays import as_samples
 from fedcore.config import resolve
 from fedcore.errors import BadData, BadOption
+from fedcore.history import History
+from fedcore.records import RoundRecord, RunKey
+from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
-from fedcore.sim.history import History
-from fedcore.sim.rounds import build_strategy, simulate_rounds
+from fedcore.sim.rounds import on_cpu, simulate_rounds
+from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
-from fedcore.types import (
-    ClientId,
-    FederatedDataset,
-    RoundRecord,
-    RunKey,
-    Strategy,
-)
+from fedcore.threads import one_thread_each
+from fedcore.types import ClientId, FederatedDataset
 
 OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
 
 
+@one_thread_each()
 def simulate(
     clients: Sequence[tuple[Any, Any]] | LazyClients,
     model: nn.Module,
@@ -80,13 +79,14 @@ def simulate(
     if isinstance(strategy, Strategy):
         name, method = "own", strategy
     else:
-        name, method = strategy, build_strategy(strategy, experiment, federation.proxy)
+        name = strategy
+        method = build_strategy(strategy, experiment, federation.proxy, len(members))
     run = RunKey("own data", name, experiment.stragglers[0], experiment.seed[0])
     records: list[RoundRecord] = []
     params = federation.initial
-    with closing(simulate_rounds(federation, experiment, run, strategy=method)) as rounds:
-        for record, model_now in rounds:
-            params = model_now
+    with closing(simulate_rounds(build_world(federation, experiment, run, method))) as rounds:
+        for record, state in rounds:
+            params = on_cpu(state.params)
             records.append(record)
             if on_round is not None:
                 on_round(record)

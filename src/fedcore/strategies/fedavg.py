@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fedcore.server.aggregate import aggregation as by_name
-from fedcore.types import ClientProfile, LocalPlan, Path, Phase, Strategy
+from fedcore.server.merge import aggregation as by_name
+from fedcore.server.method import Strategy
+from fedcore.types import ClientProfile, LocalPlan, Path, Phase
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -12,4 +13,4 @@ def build(*, aggregation: str = "mean") -> Strategy:
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         return LocalPlan((Phase(epochs),), Path.FULL)
 
-    return Strategy(plan, by_name(aggregation), meets_deadline=False)
+    return Strategy(plan, by_name(aggregation))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fedcore.deadline import full_set_fits
-from fedcore.server.aggregate import aggregation as by_name
-from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy
+from fedcore.server.merge import aggregation as by_name
+from fedcore.server.method import Strategy
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -15,4 +16,4 @@ def build(*, aggregation: str = "mean") -> Strategy:
             return LocalPlan((Phase(epochs),), Path.FULL)
         return SIT_OUT
 
-    return Strategy(plan, by_name(aggregation), meets_deadline=True)
+    return Strategy(plan, by_name(aggregation))

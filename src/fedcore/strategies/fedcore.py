@@ -15,7 +15,8 @@ from fedcore.deadline import (
     one_pass_fits,
     static_coreset_budget,
 )
-from fedcore.server.aggregate import aggregation as by_name
+from fedcore.server.merge import aggregation as by_name
+from fedcore.server.method import Strategy
 from fedcore.strategies._catch_up import caught_up
 from fedcore.types import (
     SIT_OUT,
@@ -24,7 +25,6 @@ from fedcore.types import (
     LocalPlan,
     Path,
     Phase,
-    Strategy,
     Weighting,
 )
 from fedcore.values import BELOW_ONE_PASS, one_of
@@ -44,6 +44,7 @@ def build(
     prox_mu: float = 0.0,
     catch_up: float = 1.0,
     coreset_epochs: int = 0,
+    selection_price: float = 0.0,
     method: Mapping[str, Any] | None = None,
 ) -> Strategy:
     """Algorithm 1, lines 5 to 12.
@@ -65,6 +66,8 @@ def build(
             no time for; 1 in the paper.
         coreset_epochs: fewest epochs that a coreset is trained for: a client that needs no more
             takes a larger coreset in the same time. 0 is the paper's E - 1.
+        selection_price: what choosing a coreset costs per sample it is chosen from, in trained
+            samples; free in the paper.
         method: own options, of which the selector gets those that it takes.
     """
     one_of(*BELOW_ONE_PASS)("below_one_pass", below_one_pass)
@@ -74,7 +77,12 @@ def build(
 
     def coreset(budget: int, stand_in: str) -> CoresetSpec:
         return CoresetSpec(
-            budget, selector, stand_in, Weighting(weighting), options=tuple(own.items())
+            budget,
+            selector,
+            stand_in,
+            Weighting(weighting),
+            selection_price,
+            tuple(own.items()),
         )
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
@@ -89,13 +97,15 @@ def build(
         first = Phase(1)  # line 9: on everything, and it yields the gradient distances
         if gradients == "exact" and proxy != STATIC:
             budget, times = coreset_budget(
-                client, deadline, epochs, forward_price, fewest_epochs=coreset_epochs
+                client, deadline, epochs, forward_price, coreset_epochs, selection_price
             )
             if budget > 0:  # pay for gradients at the parameters where the coreset is used
                 scan = Phase(1, forward_price=forward_price)
                 rest = Phase(times, coreset(budget, proxy))
                 return LocalPlan((first, scan, rest), Path.CORESET, prox_mu)
-        budget, times = coreset_budget(client, deadline, epochs, fewest_epochs=coreset_epochs)
+        budget, times = coreset_budget(
+            client, deadline, epochs, 0.0, coreset_epochs, selection_price
+        )
         if budget == 0:  # one pass fits, but not one sample in each epoch after it
             return LocalPlan((first,), Path.PARTIAL, prox_mu)
         rest = Phase(times, coreset(budget, proxy))  # lines 10 and 11
@@ -107,13 +117,15 @@ def build(
             return SIT_OUT
         by_inputs = proxy == STATIC if below_one_pass == "auto" else below_one_pass == STATIC_WAY
         if by_inputs and not by_losses:  # 4.4 a): inputs' distances need no pass over the model
-            budget, times = static_coreset_budget(client, deadline, epochs, coreset_epochs)
+            budget, times = static_coreset_budget(
+                client, deadline, epochs, coreset_epochs, selection_price
+            )
             if budget == 0:
                 return SIT_OUT
             only = Phase(times, coreset(budget, STATIC))
             return LocalPlan((only,), Path.STATIC_CORESET, prox_mu)
         budget, times = forward_coreset_budget(
-            client, deadline, epochs, forward_price, coreset_epochs
+            client, deadline, epochs, forward_price, coreset_epochs, selection_price
         )
         if below_one_pass != "random" and budget > 0:  # 4.4 b): gradients of the last layer alone
             scan = Phase(1, forward_price=forward_price)
@@ -129,4 +141,4 @@ def build(
         spec = CoresetSpec(budget, "uniform-plain", NONE)
         return LocalPlan((Phase(1, spec),), Path.RANDOM_SUBSET, prox_mu)
 
-    return Strategy(plan, by_name(aggregation), meets_deadline=True)
+    return Strategy(plan, by_name(aggregation))

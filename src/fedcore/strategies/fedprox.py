@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fedcore.deadline import capacity
-from fedcore.server.aggregate import aggregation as by_name
+from fedcore.server.merge import aggregation as by_name
+from fedcore.server.method import Strategy
 from fedcore.strategies._catch_up import caught_up
-from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase, Strategy
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
 
 
 def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1, catch_up: float = 1.0) -> Strategy:
@@ -24,4 +25,4 @@ def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1, catch_up: float
         own = LocalPlan((Phase(affordable),), path, prox_mu=fedprox_mu)
         return caught_up(own, client.num_samples, epochs, catch_up)
 
-    return Strategy(plan, by_name(aggregation), meets_deadline=True)
+    return Strategy(plan, by_name(aggregation))

@@ -19,15 +19,15 @@ from fedcore.types import (
 
 
 def test_it_fits_models_of_one_linear_layer_with_a_bias():
-    assert linear.fits(Task(LinearClassifier(3, 2)))
-    assert linear.fits(Task(nn.Linear(3, 2)))
-    assert not linear.fits(Task(nn.Linear(3, 2, bias=False)))
-    assert not linear.fits(Task(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))))
+    assert linear.one_layer_of(Task(LinearClassifier(3, 2)))
+    assert linear.one_layer_of(Task(nn.Linear(3, 2)))
+    assert not linear.one_layer_of(Task(nn.Linear(3, 2, bias=False)))
+    assert not linear.one_layer_of(Task(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))))
 
 
 def test_without_numba_it_fits_nothing(monkeypatch):
     monkeypatch.setattr(linear, "have_numba", lambda: False)
-    assert not linear.fits(Task(nn.Linear(3, 2)))
+    assert not linear.one_layer_of(Task(nn.Linear(3, 2)))
 
 
 def test_threads_change_nothing(build_client):
@@ -98,7 +98,7 @@ def test_it_fits_nothing_that_only_looks_like_one_linear_layer():
     frozen.bias.requires_grad_(False)
     computed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     for model in (Own(3, 2), hooked, frozen, computed, nn.Linear(3, 2).double()):
-        assert not linear.fits(Task(model))
+        assert not linear.one_layer_of(Task(model))
 
 
 def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypatch):
@@ -106,12 +106,12 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     gate, trained = threading.Event(), []
     train = LinearExecutor._train
 
-    def held(self, params, assignment):
-        if assignment.client_id == 0:
+    def held(self, params, assignments):
+        if assignments[0].client_id == 0:
             raise KeyboardInterrupt
         gate.wait(5)
-        trained.append(assignment.client_id)
-        return train(self, params, assignment)
+        trained.append(assignments[0].client_id)
+        return train(self, params, assignments)
 
     monkeypatch.setattr(LinearExecutor, "_train", held)
     clients = {number: build_client(40 - number, seed=number) for number in range(12)}
@@ -123,6 +123,7 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     with pytest.raises(KeyboardInterrupt):
         executor.run(task.initial_params(), assignments)
     assert not trained
+    executor.close()
     gate.set()
     for worker in set(threading.enumerate()) - before:
         worker.join(20)

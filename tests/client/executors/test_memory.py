@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 
-from fedcore.client.executors import choose, memory
+from fedcore.client.executors import by_name, memory
 from fedcore.models.char_lstm import CharacterLstm
 from fedcore.task import Task
 from fedcore.types import ClientData, TrainingSettings
@@ -22,7 +22,7 @@ def test_elsewhere_nothing_happens(monkeypatch):
 @pytest.mark.parametrize(("model", "asked"), [("lstm", 1), ("small", 0)])
 def test_it_is_asked_where_large_networks_are_trained_one_by_one(monkeypatch, model, asked):
     calls = []
-    monkeypatch.setattr(choose, "keep_freed_memory", lambda: calls.append(1))
+    monkeypatch.setattr(by_name, "keep_freed_memory", lambda: calls.append(1))
     if model == "lstm":
         task, x = Task(CharacterLstm(5)), torch.randint(5, (6, 4))
     else:
@@ -31,5 +31,5 @@ def test_it_is_asked_where_large_networks_are_trained_one_by_one(monkeypatch, mo
             torch.randn(6, 3),
         )
     clients = {0: ClientData(x, torch.zeros(6, dtype=torch.int64))}
-    choose.choose_executor("vectorised", task, clients, TrainingSettings(0.1, 4), threads=1)
+    by_name.choose_executor("vectorised", task, clients, TrainingSettings(0.1, 4), threads=1)
     assert len(calls) == asked

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.client.executors import sequential
+from fedcore.client.coresets import Coresets
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.schedule import Samples, schedule
 from fedcore.seeding import stream
@@ -50,13 +50,13 @@ def test_the_coreset_of_a_network_comes_from_gradients_of_its_first_epoch(
 ):
     client = build_client(20)
     seen = {}
-    build = sequential.Coresets.prepare
+    build = Coresets.prepare
 
     def spy(self, assignment, phase, watched=None):
         seen[phase] = watched
         return build(self, assignment, phase, watched)
 
-    monkeypatch.setattr(sequential.Coresets, "prepare", spy)
+    monkeypatch.setattr(Coresets, "prepare", spy)
     spec = CoresetSpec(5, "kmedoids", "last-layer-input")
     run(LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET), client)
     assert seen[0] is None
@@ -68,13 +68,13 @@ def test_collected_gradients_stand_in_the_order_of_the_samples(build_client, mon
     """At learning rate 0 the model stands still, so every row can be computed afresh."""
     client = build_client(9)
     kept = {}
-    build = sequential.Coresets.prepare
+    build = Coresets.prepare
 
     def spy(self, assignment, phase, watched=None):
         kept[phase] = watched
         return build(self, assignment, phase, watched)
 
-    monkeypatch.setattr(sequential.Coresets, "prepare", spy)
+    monkeypatch.setattr(Coresets, "prepare", spy)
     task = Task(a_network())
     executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.0, 4))
     params = task.initial_params()
@@ -150,8 +150,8 @@ def test_a_forward_phase_trains_nothing_and_yields_the_gradients_of_a_coreset(bu
     plan = LocalPlan((Phase(1, forward_price=0.5), Phase(3, spec)), Path.FORWARD_CORESET)
     _, update = run(plan, build_client(20), model)
     assert sum(forward) == 20 + 3 * 6
-    # The 5 batches of the scan end at the last layer; the 6 steps on the coreset do not.
-    assert differentiated == [False] * 5 + [True] * 6
+    # The one chunk of the look ends at the last layer; the 6 steps on the coreset do not.
+    assert differentiated == [False] + [True] * 6
     assert plan.work(20) == 10 + 18
     assert update.coreset_size == 6
 

@@ -1,8 +1,12 @@
 """FasterPAM against exhaustive search, plain PAM and the public implementation."""
 
+import pytest
+
+pytest.importorskip("kmedoids")
+
+
 import kmedoids
 import numpy as np
-import pytest
 
 from fedcore.coreset.medoids.exact import assign_all, clusters_of, sweep
 from fedcore.coreset.medoids.reference import exhaustive, objective, pam

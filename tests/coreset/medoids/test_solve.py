@@ -1,7 +1,11 @@
 """The solver's contract, on any path: what a caller may rely on."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from fedcore.models.char_lstm import fused
-from fedcore.models.char_lstm.batched import batched_lstm
-from fedcore.models.char_lstm.layer import plain_lstm
+from fedcore.models.char_lstm.stacked import plain_lstm, stacked_lstm
 
 pytest.importorskip("triton", reason="Triton is not installed (no wheel for this system)")
 
@@ -71,7 +70,7 @@ def test_kernels_that_fail_are_left_alone_and_named_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         assert [fused._works(torch.device(DEVICE)) for _ in range(2)] == [False, False]
     assert [record.getMessage() for record in caplog.records] == [
-        "the LSTM takes two launches per time step and layer: no such instruction"
+        "the LSTM takes its plain form: no such instruction"
     ]
     fused._works.cache_clear()
 
@@ -92,6 +91,6 @@ def test_the_model_takes_either_way_with_one_result(monkeypatch):
     windows = torch.randint(9, (2, 3, 5), generator=draw).to(DEVICE)
     answers = []
     for fit in (True, False):
-        monkeypatch.setattr("fedcore.models.char_lstm.batched.fits", lambda *_, fit=fit: fit)
-        answers.append(batched_lstm(stack, windows, None)[0])
+        monkeypatch.setattr("fedcore.models.char_lstm.stacked.fits", lambda *_, fit=fit: fit)
+        answers.append(stacked_lstm(stack, windows, None)[0])
     assert torch.allclose(*answers, atol=2e-6)

@@ -3,139 +3,188 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedcore.client.coresets import Watched
 from fedcore.client.executors.pool import Pool
-from fedcore.client.executors.steps import Steps, Tape
-from fedcore.client.executors.walk import Setting, Walk
+from fedcore.client.executors.steps import LONGEST_RUN, Steps, Tape
+from fedcore.client.gradient_error import full_gradient_error
+from fedcore.client.job import Job, Look, Rest, Train, look, loss_sums, watched_at
+from fedcore.client.selections import Selections
 from fedcore.coreset.proxies import HeadGradients
-from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params
+from fedcore.task import Task
+from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
-LONGEST_RUN = 256  # steps between two looks at the clients: bounds the tapes on the device
-LONGEST_WATCH = 64  # the same where every step leaves gradients behind
+LONGEST_WATCH = 64  # steps between two looks at the clients, where each leaves gradients behind
 CROWD = 0.75  # compact when fewer than this share of the slots are still at work
 
 
 @dataclass(slots=True)
-class Effort:
-    """Rows of all steps that were taken, and those of them that held a sample."""
+class _Client:
+    """A job in a slot: how far it is on its tape, how long it rests, what it has seen."""
 
-    samples: int = 0  # rows that held a sample
-    rows: int = 0  # all rows of all stepped slots
+    job: Job
+    data: ClientData
+    first_row: int  # of its samples in the pool
+    train: Train | None = None
+    position: int = 0
+    rest: int = 0  # steps of the others until it goes on
+    seen: list[HeadGradients] = field(default_factory=list)
+    order: list[Tensor] = field(default_factory=list)
 
     @property
-    def padding_share(self) -> float:
-        """Share of all stepped rows that held no sample: idle clients and short batches."""
-        return 1 - self.samples / self.rows if self.rows else 0.0
+    def remaining(self) -> int:
+        """Steps left on the present tape."""
+        return 0 if self.train is None else len(self.train.tape) - self.position
 
-    def add(self, other: Effort) -> None:
-        """Count another block's work in."""
-        self.samples += other.samples
-        self.rows += other.rows
+    def next_steps(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Samples and coefficients [count, batch] of the steps to come, without moving on."""
+        assert self.train is not None  # it has steps left
+        part = slice(self.position, self.position + count)
+        return self.train.tape.index[part], self.train.tape.coefficient[part]
+
+    def watch(self, seen: HeadGradients, count: int) -> None:
+        """Keep what the next steps' rows [count · batch] showed, those of padding left out."""
+        index, coefficient = self.next_steps(count)
+        real = np.flatnonzero(coefficient.ravel() > 0)
+        rows = torch.from_numpy(real).to(seen.losses.device)
+        self.seen.append(HeadGradients(seen.residuals[rows], seen.inputs[rows], seen.losses[rows]))
+        self.order.append(torch.from_numpy(index.ravel()[real]))
 
 
 class Block:
     """Clients in slots; finished ones leave, and the others move up when it pays."""
 
-    def __init__(self, steps: Steps, pool: Pool, setting: Setting) -> None:
-        """Bind what takes the steps, what holds the samples, and what phases ask for."""
-        self._steps = steps
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainingSettings,
+        selections: Selections,
+        pool: Pool,
+        steps: Steps,
+    ) -> None:
+        """Bind the model, what phases ask for, what holds the samples and what takes the steps."""
+        self._task = task
+        self._settings = settings
+        self._selections = selections
         self._pool = pool
-        self._setting = setting
-        self._slots: list[Walk | None] = []
-        self.effort = Effort()
+        self._steps = steps
+        self._slots: list[_Client | None] = []
 
     def train(
-        self, params: Params, work: Sequence[tuple[Assignment, ClientData]]
-    ) -> dict[ClientId, LocalUpdate]:
-        """Train every assignment from ``params``."""
-        placed = self._pool.fill([data for _, data in work], [a.client_id for a, _ in work])
-        walks = [
-            Walk(assignment, data, first)
-            for (assignment, _), (first, data) in zip(work, placed, strict=True)
+        self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
+    ) -> list[LocalUpdate]:
+        """Train every assignment from ``params``; answers lie where those do."""
+        home = next(iter(params.values())).device
+        placed = self._pool.fill(data, [assignment.client_id for assignment in assignments])
+        size = self._settings.batch_size
+        clients = [
+            _Client(Job(assignment, len(own), size, self._selections), own, first)
+            for assignment, (first, own) in zip(assignments, placed, strict=True)
         ]
-        for walk in walks:
-            walk.look_ahead(self._setting)
-        self._slots = list(walks)
-        self._steps.start(params, len(work))
-        answers: dict[ClientId, LocalUpdate] = {}
+        self._slots = list(clients)
+        self._steps.start(params, assignments)
+        trained: dict[int, Params] = {}
         while True:
-            self._next_phases(answers)
-            present = [walk for walk in self._slots if walk is not None]
+            for slot, client in enumerate(self._slots):
+                if client is not None and not self._is_busy(slot, client):
+                    own = self._steps.params_of(slot)
+                    trained[id(client)] = {n: v.clone().to(home) for n, v in own.items()}
+                    self._slots[slot] = None
+            present = [client for client in self._slots if client is not None]
             if not present:
-                return answers
+                return [client.job.answer(trained[id(client)]) for client in clients]
             self._compact(len(present))
             self._run(present)
 
-    def _next_phases(self, answers: dict[ClientId, LocalUpdate]) -> None:
-        """Give a tape to every client that has come to the end of its own, or let it go."""
-        for slot, walk in enumerate(self._slots):
-            if walk is None:
-                continue
-            while walk.remaining == 0 and walk.rest == 0:
-                own = self._steps.params_of(slot)
-                if not walk.go_on(own, self._setting):
-                    copied = {name: value.clone() for name, value in own.items()}
-                    answers[walk.assignment.client_id] = walk.update(copied)
-                    self._slots[slot] = None
-                    break
+    def _is_busy(self, slot: int, client: _Client) -> bool:
+        """Whether a client has steps to take or to rest; one at the end of its tape goes on."""
+        if client.remaining or client.rest:
+            return True
+        params = self._steps.params_of(slot)  # its own, now; they do not move while it rests
+        watched: Watched | None = None
+        if client.seen:
+            gradients = HeadGradients.gather(client.seen, torch.cat(client.order))
+            watched = watched_at(self._task, params, gradients)
+            client.seen, client.order = [], []
+        while (now := client.job.next(watched)) is not None:
+            watched = None
+            if isinstance(now, Look):  # one client's samples fill a device
+                watched = look(self._task, params, client.data)
+            elif isinstance(now, Rest):
+                client.rest = now.steps
+                return True
+            else:
+                if now.coreset is not None and self._settings.measure_full_gradient:
+                    client.job.full_gradient_error = full_gradient_error(
+                        self._task, params, client.data, now.coreset
+                    )
+                client.train, client.position = now, 0
+                return True
+        return False
 
     def _compact(self, active: int) -> None:
         if active <= CROWD * len(self._slots):
-            kept = [slot for slot, walk in enumerate(self._slots) if walk is not None]
+            kept = [slot for slot, client in enumerate(self._slots) if client is not None]
             self._steps.keep(kept)
             self._slots = [self._slots[slot] for slot in kept]
 
-    def _run(self, present: Sequence[Walk]) -> None:
+    def _run(self, present: Sequence[_Client]) -> None:
         """Step until the first client comes to the end of its tape or of its rest."""
-        active = [walk for walk in present if walk.remaining]
-        ends = [walk.remaining or walk.rest for walk in present]
-        if active:
-            watching = any(walk.watching for walk in active)
-            count = min(LONGEST_WATCH if watching else LONGEST_RUN, *ends)
-            tape = self._tape(count)
-            shown = self._steps.run(tape, self._setting.task.head_width if watching else 0)
-        else:  # nobody has anything to do: the first to end its rest need not wait for steps
-            count, shown = min(ends), []
-        for slot, walk in enumerate(self._slots):
-            if walk is None:
-                continue
-            if walk.remaining:
-                walk.move(count, _of_slot(shown, slot, len(self._slots)) if shown else None)
+        count = min(client.remaining or client.rest for client in present)
+        watching = [c for c in present if c.remaining and c.train is not None and c.train.watch]
+        if any(client.remaining for client in present):
+            count = min(count, LONGEST_WATCH if watching else LONGEST_RUN)
+            self._step(count, self._task.head_width if watching else None)
+        # Where nobody has anything to do, the first to end its rest need not wait for steps.
+        for client in present:
+            if client.remaining:
+                client.position += count
             else:
-                walk.rest -= count
+                client.rest -= count
 
-    def _tape(self, count: int) -> Tape:
-        batch = self._setting.settings.batch_size
-        rows = np.zeros((count, len(self._slots), batch), np.int64)
-        coefficient = np.zeros((count, len(self._slots), batch), np.float32)
-        pulls = np.zeros(len(self._slots), np.float32)
-        for slot, walk in enumerate(self._slots):
-            if walk is None:
+    def _step(self, count: int, watch: int | None) -> None:
+        """Take ``count`` steps with everybody who has a tape, and note what they show."""
+        size = self._settings.batch_size
+        rows = np.zeros((count, len(self._slots), size), np.int64)
+        coefficient = np.zeros((count, len(self._slots), size), np.float32)
+        noted = np.zeros((count, len(self._slots), size), np.bool_)
+        for slot, client in enumerate(self._slots):
+            if client is None:
                 continue
             # Who rests sees its own sample: another's might overflow, and 0 · NaN is NaN.
-            rows[:, slot] = walk.first_row
-            if walk.remaining:
-                index, own = walk.next_steps(count)
-                rows[:, slot], coefficient[:, slot] = index + walk.first_row, own
-                pulls[slot] = self._setting.settings.learning_rate * walk.assignment.plan.prox_mu
-        self.effort.add(Effort(int((coefficient > 0).sum()), coefficient.size))
-        pull = self._on_device(pulls) if pulls.any() else None
-        return Tape(self._on_device(rows), self._on_device(coefficient), pull)
+            rows[:, slot] = client.first_row
+            if client.remaining and client.train is not None:
+                index, coefficient[:, slot] = client.next_steps(count)
+                rows[:, slot] += index
+                first = max(0, client.train.first_epoch - client.position)
+                noted[:first, slot] = coefficient[:first, slot] > 0
+        tape = Tape(self._on_device(rows), self._on_device(coefficient))
+        losses, shown = self._steps.run(tape, watch)
+        sums = None
+        if noted.any():
+            first_losses = torch.where(self._on_device(noted), losses, 0.0)
+            sums = loss_sums(first_losses.transpose(0, 1).flatten(1))  # [K, 2]
+        for slot, client in enumerate(self._slots):
+            if client is None or client.train is None or not client.remaining:
+                continue
+            if sums is not None and noted[:, slot].any():
+                client.job.note_losses(sums[slot])
+            if shown and client.train.watch:
+                client.watch(_of_slot(shown, slot, size), count)
 
-    def _on_device(self, values: NDArray[np.int64] | NDArray[np.float32]) -> Tensor:
+    def _on_device(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(values).to(self._pool.device)
 
 
-def _of_slot(shown: Sequence[HeadGradients], slot: int, slots: int) -> HeadGradients:
+def _of_slot(shown: Sequence[HeadGradients], slot: int, batch: int) -> HeadGradients:
     """What one client's rows showed over some steps: [steps · batch, ...]."""
-    per_client = len(shown[0].losses) // slots
-    rows = slice(slot * per_client, (slot + 1) * per_client)
+    rows = slice(slot * batch, (slot + 1) * batch)
     return HeadGradients(
         torch.cat([seen.residuals[rows] for seen in shown]),
         torch.cat([seen.inputs[rows] for seen in shown]),

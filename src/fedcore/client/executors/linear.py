@@ -7,51 +7,44 @@ order, from the same random streams.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from fedcore.client.coresets import Coresets, asks_nothing_of_the_model
-from fedcore.client.executors.sequential import SequentialExecutor, phase_schedule
-from fedcore.client.selections import Selections
+from fedcore.client.executors.blockwise import BlockwiseExecutor
+from fedcore.client.executors.sequential import train_plainly
+from fedcore.client.job import Job, Train, waits_for_gradients
 from fedcore.compiled import have_numba
-from fedcore.models.logistic import LinearClassifier
+from fedcore.stacked import OneLayer, brought
 from fedcore.task import Task, has_hooks
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    ClientId,
-    LocalUpdate,
-    Params,
-    SelectionTime,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, TrainingSettings
 
 
-def fits(task: Task) -> bool:
-    """Whether a model is one linear layer with a bias, and compiled code can run here.
+def one_layer_of(task: Task) -> OneLayer | None:
+    """The linear layer with a bias that a model is, if it is one and compiled code can run here.
 
     It computes what such a layer computes, so kinds that only inherit from it, hooks, and layers
     of which something is frozen or computed are left to the model itself.
     """
     model = task.model
-    layer = model.linear if type(model) is LinearClassifier else model
-    return (
-        type(layer) is nn.Linear
-        and layer.bias is not None
+    one: OneLayer | None = OneLayer(model) if type(model) is nn.Linear else None
+    one = one or brought(model, "one_layer")
+    fits = (
+        one is not None
+        and type(one.layer) is nn.Linear
+        and one.layer.bias is not None
         and all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
         and not has_hooks(model)
         and have_numba()
     )
+    return one if fits else None
 
 
-class LinearExecutor:
-    """Trains clients of a linear model in compiled loops."""
+class LinearExecutor(BlockwiseExecutor):
+    """Trains clients of a linear model in compiled loops, on the CPU."""
 
     def __init__(
         self,
@@ -61,44 +54,16 @@ class LinearExecutor:
         *,
         threads: int = 1,
     ) -> None:
-        """Bind the data; a client's is looked at when it trains."""
+        """Bind the model and the data; ``threads`` train clients and choose coresets, 0 is all."""
+        threads = threads or os.cpu_count() or 1
+        choosing = 0 if threads == 1 else threads
+        super().__init__(clients, settings, threads=threads, choosing=choosing)
+        one = one_layer_of(task)
         self._names = [name for name, _ in task.model.named_parameters()]
-        self._sigmoid = type(task.model) is LinearClassifier and task.model.sigmoid
+        self._sigmoid = one is not None and one.sigmoid
         self._task = task
-        self._clients = clients
-        self._settings = settings
-        self._threads = threads or os.cpu_count() or 1
-        choosing = 0 if self._threads == 1 else self._threads
-        self._selections = Selections(Coresets(clients), choosing)
-        self._own = threading.local()
 
-    @property
-    def selection(self) -> SelectionTime:
-        """What choosing coresets took so far."""
-        return self._selections.time
-
-    def expect(self, assignments: Sequence[Assignment]) -> None:
-        """Begin to choose the coresets that these will need, where inputs alone decide."""
-        self._selections.expect(assignments)
-
-    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train every assignment from ``params``; threads change the time, never the result."""
-        if self._threads == 1:
-            return [self._train(params, assignment) for assignment in assignments]
-        self.expect(assignments)
-        pool = ThreadPoolExecutor(self._threads)
-        try:
-            queue = sorted(assignments, key=self._rank)
-            running = {a.client_id: pool.submit(self._train, params, a) for a in queue}
-            return [running[assignment.client_id].result() for assignment in assignments]
-        finally:  # an error or an interrupt is not to wait for the clients behind it
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def close(self) -> None:
-        """Drop the coresets that nobody has begun to choose."""
-        self._selections.close()
-
-    def _rank(self, assignment: Assignment) -> tuple[bool, int, int]:
+    def _rank(self, assignment: Assignment) -> tuple[int, ...]:
         """Who has a coreset comes first, then who gets one first, which is the largest.
 
         Of each the longest, so that no thread starts it when the others are done.
@@ -107,63 +72,47 @@ class LinearExecutor:
         work = assignment.plan.work(len(self._clients[assignment.client_id]))
         return missing > 0, -missing, -work
 
-    def _train(self, params: Params, assignment: Assignment) -> LocalUpdate:
-        from fedcore.models.logistic.kernel import train_linear
+    def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        (assignment,) = assignments
+        settings, data = self._settings, self._clients[assignment.client_id]
+        job = Job(assignment, len(data), settings.batch_size, self._selections)
+        if not waits_for_gradients(assignment.plan) and not settings.measure_full_gradient:
+            return [self._compiled(params, job, data)]
+        # Gradient proxies come out of the backward passes of the plain loop.
+        task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
+        home = next(iter(params.values())).device
+        here = {name: value.cpu() for name, value in params.items()}
+        update = train_plainly(task, here, job, data.to(torch.device("cpu")), settings)
+        return [replace(update, params={n: v.to(home) for n, v in update.params.items()})]
 
-        if not self._can_compile(assignment):
-            return self._plain().train(params, assignment)
-        x, y = _arrays(self._clients[assignment.client_id])
-        batch_size = self._settings.batch_size
-        phases = range(len(assignment.plan.phases))
-        samples = [self._selections.begin(assignment, number)() for number in phases]
-        # Phases are one tape: a linear model's coresets do not wait for its gradients.
-        tapes = [
-            phase_schedule(assignment, number, samples[number], batch_size) for number in phases
-        ]
-        weight, bias = (params[name].numpy().copy() for name in self._names)
-        train_linear(
+    def _compiled(self, params: Params, job: Job, data: ClientData) -> LocalUpdate:
+        from fedcore.client.executors.linear_kernel import train_linear
+
+        plan, shift = job.assignment.plan, job.assignment.shift
+        # Phases are one tape: none of them waits for the model.
+        phases: list[Train] = []
+        while (now := job.next()) is not None:
+            phases += [now] if isinstance(now, Train) else []
+        weight, bias = (params[name].cpu().numpy().copy() for name in self._names)
+        shift_weight, shift_bias = np.empty((0, 0), np.float32), np.empty(0, np.float32)
+        if shift is not None:
+            shift_weight, shift_bias = (shift[name].cpu().numpy() for name in self._names)
+        x, y = data.take(slice(None))
+        sums = train_linear(
             weight,
             bias,
-            x,
-            y,
-            np.concatenate([tape.index for tape in tapes]),
-            np.concatenate([tape.coefficient for tape in tapes]),
+            x.flatten(1).to("cpu", torch.float32).contiguous().numpy(),
+            y.to("cpu", torch.int64).numpy(),
+            np.concatenate([phase.tape.index for phase in phases]),
+            np.concatenate([phase.tape.coefficient for phase in phases]),
             self._settings.learning_rate,
-            assignment.plan.prox_mu,
+            plan.prox_mu,
+            plan.step_scale,
+            shift_weight,
+            shift_bias,
+            phases[0].first_epoch,
             self._sigmoid,
         )
-        trained = [torch.from_numpy(weight), torch.from_numpy(bias)]
-        last = samples[-1] if assignment.plan.phases[-1].coreset is not None else None
-        return LocalUpdate(
-            assignment.client_id,
-            dict(zip(self._names, trained, strict=True)),
-            len(y),
-            coreset_size=None if last is None else len(last.indices),
-            gradient_error=None if last is None else last.gradient_error,
-        )
-
-    def _plain(self) -> SequentialExecutor:
-        """The plain loop, out of whose backward passes gradient proxies come.
-
-        A thread has its own: a module that is called with parameters swaps its own for them.
-        """
-        if not hasattr(self._own, "plain"):
-            task = self._task.on(torch.device("cpu"))
-            self._own.plain = SequentialExecutor(
-                task, self._clients, self._settings, self._selections
-            )
-        plain: SequentialExecutor = self._own.plain
-        return plain
-
-    def _can_compile(self, assignment: Assignment) -> bool:
-        phases = assignment.plan.phases
-        specs = [phase.coreset for phase in phases if phase.coreset is not None]
-        by_inputs = all(asks_nothing_of_the_model(spec) for spec in specs)
-        forward = any(phase.forward_price is not None for phase in phases)
-        return by_inputs and not forward and not self._settings.measure_full_gradient
-
-
-def _arrays(data: ClientData) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The flat arrays that the loop reads; views, where the samples are stored like that."""
-    x, y = data.take(slice(None))
-    return x.flatten(1).to(torch.float32).contiguous().numpy(), y.to(torch.int64).numpy()
+        job.note_losses(torch.tensor(sums, dtype=torch.float64))
+        trained = zip(self._names, (weight, bias), strict=True)
+        return job.answer({n: torch.from_numpy(v).to(params[n].device) for n, v in trained})

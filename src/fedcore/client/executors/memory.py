@@ -1,9 +1,7 @@
 """Freed memory kept for the next step instead of given back to the system.
 
-A step of a large network allocates some megabytes and frees them. The C library hands what lies
-free at the end of its heap back to the system, and the next step's first touch of every page is a
-fault: up to a fifth of the character LSTM's step on a CPU, depending on how the heap happens to
-lie (docs/performance.md).
+A step of a large network allocates some megabytes and frees them. Where the C library hands them
+back, the next step's first touch of every page is a fault: up to a fifth of the time.
 """
 
 from __future__ import annotations
@@ -26,8 +24,5 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     mallopt.argtypes, mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
-    agreed = [
-        mallopt(M_TRIM_THRESHOLD, LARGEST_TRIM),
-        mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP),
-    ]
-    return all(agreed)
+    kept = mallopt(M_TRIM_THRESHOLD, LARGEST_TRIM), mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP)
+    return all(kept)

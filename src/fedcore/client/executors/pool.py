@@ -30,9 +30,7 @@ class Pool:
     ) -> list[tuple[int, ClientData]]:
         """Replace the content; gives each client's first row, and its samples as views.
 
-        Args:
-            clients: the samples of each.
-            ids: who they are, for the sentence that refuses one; left out, their places.
+        ``ids`` are for the sentence that refuses a client; left out, they are places.
         """
         parts = [client.take(slice(None)) for client in clients]
         names = [f"client {client}" for client in ids or range(len(parts))]

@@ -1,87 +1,237 @@
-"""Steps of a block, one after another: the plain way, for any device."""
+"""The parameters of a block of clients, moved along tapes: step by step, or as a CUDA graph.
+
+A small step on a GPU is some hundred launches of a few microseconds each, and a launch from Python
+costs more than the work it starts. A graph, recorded once per number of clients and then replayed,
+starts them all at once. It reads and writes fixed addresses, so everything a step touches lies
+in buffers that stay: the pool of samples, the tape with a counter that says which step it is, and
+the clients' parameters, of which a graph for fewer clients takes the first rows. The number of
+clients is rounded up to a few values; slots without a client have coefficients of zero and stay
+where they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fedcore.client.executors.cohort_step import CohortBatch, CohortRule, cohort_step
 from fedcore.client.executors.pool import Pool
+from fedcore.client.step import Batch, StepRule, stacked_step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.stacked import Form
-from fedcore.types import Params
+from fedcore.types import Assignment, Params
+
+log = logging.getLogger(__name__)
+
+LONGEST_RUN = 256  # steps of a tape at most: bounds what lies on the device
+
+Step = Callable[[], HeadGradients | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """Rows of the pool and coefficients [steps, K, B], and pulls η μ_k [K] or None."""
+    """Rows of the pool and coefficients [steps, K, B]."""
 
     rows: Tensor
     coefficient: Tensor
-    pull: Tensor | None
 
 
-class Steps(Protocol):
-    """Holds a block's parameters and moves them along tapes."""
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A step that reads its place on a tape from a counter, and leaves its losses beside it."""
 
-    def start(self, params: Params, clients: int) -> None:
-        """Put ``clients`` copies of the global model into the slots."""
-        ...
-
-    def params_of(self, slot: int) -> Params:
-        """One client's parameters, as views that the next step overwrites."""
-        ...
-
-    def run(self, tape: Tape, watch: int) -> list[HeadGradients]:
-        """Walk a tape; with ``watch`` (the last layer's width) what each step showed."""
-        ...
-
-    def keep(self, slots: Sequence[int]) -> None:
-        """Drop all clients but those; they move up in this order."""
-        ...
+    rows: Tensor
+    coefficient: Tensor
+    losses: Tensor
+    counter: Tensor
+    replay: Step
 
 
-class EagerSteps:
-    """One launch per operation."""
+def rounded_up(clients: int) -> int:
+    """The next number of clients that has a graph: eight per doubling, all up to 16.
 
-    def __init__(self, form: Form, pool: Pool, learning_rate: float) -> None:
-        """Bind what all blocks share."""
+    >>> [rounded_up(clients) for clients in (1, 7, 17, 33, 100)]
+    [1, 7, 18, 36, 104]
+    """
+    step = max(1, 1 << max(0, (clients - 1).bit_length() - 4))
+    return -(-clients // step) * step
+
+
+class Steps:
+    """Takes steps of all clients of a block; recorded, from buffers, as a graph where it can."""
+
+    def __init__(self, form: Form, pool: Pool, learning_rate: float, *, record: bool) -> None:
+        """Bind what all blocks share; ``record`` is for GPUs, and elsewhere only costs."""
         self._form = form
         self._pool = pool
         self._rate = learning_rate
+        self._record = record
+        self._capture = record and pool.device.type == "cuda"
+        self._room, self._width, self._generation = 0, 0, -1
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
+        self._shift: dict[str, Tensor] = {}
+        self._scale = self._mu = torch.empty(0)
+        self._kind = (False, False, False)  # whether anybody has a scale, a pull, a shift
+        self._recorded: dict[tuple[object, ...], _Recorded] = {}
+        self._memory = torch.cuda.graph_pool_handle() if self._capture else None
 
-    def start(self, params: Params, clients: int) -> None:
-        """Put ``clients`` copies of the global model into the slots."""
-        self._anchor = {name: value.to(self._pool.device) for name, value in params.items()}
-        self._stack = {
-            name: value.expand(clients, *value.shape).clone().requires_grad_()
-            for name, value in self._anchor.items()
-        }
+    def start(self, params: Params, assignments: Sequence[Assignment]) -> None:
+        """Put a copy of the global model, and what each client's rule has of its own, in slots."""
+        scales = [one.plan.step_scale for one in assignments]
+        pulls = [one.plan.prox_mu for one in assignments]
+        shifts = [one.shift for one in assignments]
+        self._kind = (set(scales) != {1.0}, any(pulls), any(one is not None for one in shifts))
+        self._width = self._rounded(len(assignments))
+        self._reserve(params, shifted=self._kind[2])
+        for name, value in params.items():
+            self._anchor[name].copy_(value)
+            self._stack[name][: self._width] = self._anchor[name]
+        self._scale[: len(scales)] = torch.tensor(scales)
+        self._mu[: len(pulls)] = torch.tensor(pulls)
+        for name, stack in self._shift.items() if self._kind[2] else ():
+            stack.zero_()
+            for slot, one in enumerate(shifts):
+                if one is not None:
+                    stack[slot].copy_(one[name])
 
     def params_of(self, slot: int) -> Params:
         """One client's parameters, as views that the next step overwrites."""
-        return {name: value.detach()[slot] for name, value in self._stack.items()}
-
-    def run(self, tape: Tape, watch: int) -> list[HeadGradients]:
-        """Walk a tape; with ``watch`` (the last layer's width) what each step showed."""
-        rule = CohortRule(self._rate, tape.pull, self._anchor)
-        shown = []
-        for rows, coefficient in zip(tape.rows, tape.coefficient, strict=True):
-            batch = CohortBatch(self._pool.x[rows], self._pool.y[rows], coefficient)
-            seen = cohort_step(self._form, self._stack, batch, rule, watch)
-            if seen is not None:
-                shown.append(seen)
-        return shown
+        return {name: value[slot] for name, value in self._stack.items()}
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all clients but those; they move up in this order."""
         chosen = torch.tensor(slots, device=self._pool.device)
-        self._stack = {
-            name: value.detach()[chosen].requires_grad_() for name, value in self._stack.items()
-        }
+        for value in (*self._stack.values(), *self._shift.values(), self._scale, self._mu):
+            value[: len(slots)] = value[chosen]
+        self._width = self._rounded(len(slots))
+
+    def run(self, tape: Tape, watch: int | None) -> tuple[Tensor, list[HeadGradients]]:
+        """Walk a tape of at most ``LONGEST_RUN`` steps.
+
+        Gives losses [steps, K, B] and, if the last layer's width is ``watch``, what steps showed.
+        """
+        steps, clients, batch = tape.rows.shape
+        shown = []
+        if not self._record:
+            step, losses = self._step(watch), []
+            for rows, coefficient in zip(tape.rows, tape.coefficient, strict=True):
+                found, seen = step(rows, coefficient)
+                losses.append(found)
+                shown += [] if seen is None else [seen]
+            return torch.stack(losses).view(steps, clients, batch), shown
+        kind = (self._width, batch, watch, self._kind)
+        if kind not in self._recorded:
+            self._recorded[kind] = self._record_step(batch, watch)
+        recorded = self._recorded[kind]
+        recorded.rows[:steps, :clients].copy_(tape.rows)
+        recorded.coefficient[:steps, :clients].copy_(tape.coefficient)
+        recorded.coefficient[:steps, clients:].zero_()
+        recorded.counter.zero_()
+        for _ in range(steps):
+            seen = recorded.replay()
+            if seen is not None:
+                shown.append(_copied(seen, clients * batch))
+        return recorded.losses[:steps, :clients].clone(), shown
+
+    def _rounded(self, clients: int) -> int:
+        return rounded_up(clients) if self._record else clients
+
+    def _reserve(self, params: Params, *, shifted: bool) -> None:
+        """Have room for as many slots as are asked for; what is recorded holds old addresses."""
+        device, grow = self._pool.device, self._room < self._width
+        if grow or self._generation != self._pool.generation:
+            self._recorded.clear()
+            # A pool of memory is gone with the last graph that used it.
+            self._memory = torch.cuda.graph_pool_handle() if self._capture else None
+            self._generation = self._pool.generation
+
+        def stacked() -> dict[str, Tensor]:
+            return {
+                n: torch.zeros(self._room, *v.shape, dtype=v.dtype, device=device)
+                for n, v in params.items()
+            }
+
+        if grow:
+            self._room = self._width
+            self._anchor = {n: torch.empty_like(v, device=device) for n, v in params.items()}
+            self._stack, self._shift = stacked(), {}
+            self._scale = torch.ones(self._room, device=device)
+            self._mu = torch.zeros(self._room, device=device)
+        if shifted and not self._shift:
+            self._shift = stacked()
+
+    def _step(
+        self, watch: int | None
+    ) -> Callable[[Tensor, Tensor], tuple[Tensor, HeadGradients | None]]:
+        """A step of the first clients on rows of the pool, with coefficients [K, B] each."""
+        width, (scaled, pulled, shifted) = self._width, self._kind
+        leaves = {n: v[:width].detach().requires_grad_() for n, v in self._stack.items()}
+        rule = StepRule(
+            self._rate,
+            self._mu[:width] if pulled else 0.0,
+            self._anchor,
+            self._scale[:width] if scaled else 1.0,
+            {n: v[:width] for n, v in self._shift.items()} if shifted else None,
+        )
+
+        def step(rows: Tensor, coefficient: Tensor) -> tuple[Tensor, HeadGradients | None]:
+            x = self._pool.x.index_select(0, rows.flatten())
+            y = self._pool.y.index_select(0, rows.flatten())
+            batch = Batch(x.view(*rows.shape, *x.shape[1:]), y.view_as(rows), coefficient)
+            return stacked_step(self._form, leaves, batch, rule, watch)
+
+        return step
+
+    def _record_step(self, batch: int, watch: int | None) -> _Recorded:
+        device, shape = self._pool.device, (LONGEST_RUN, self._width, batch)
+        like = next(iter(self._anchor.values()))
+        rows = torch.zeros(shape, dtype=torch.int64, device=device)
+        coefficient = torch.zeros(shape, device=device)
+        losses = torch.zeros(shape, dtype=like.dtype, device=device)
+        counter = torch.zeros(1, dtype=torch.int64, device=device)
+        step = self._step(watch)
+
+        def at_counter() -> HeadGradients | None:
+            chosen, own = rows.index_select(0, counter)[0], coefficient.index_select(0, counter)[0]
+            found, seen = step(chosen, own)
+            losses.index_copy_(0, counter, found.to(losses.dtype).view(1, *shape[1:]))
+            counter.add_(1)
+            return seen
+
+        replay = self._graph_of(at_counter) if self._capture else at_counter
+        return _Recorded(rows, coefficient, losses, counter, replay)
+
+    def _graph_of(self, step: Step) -> Step:
+        """Record ``step``. Its tape is all zeros by now, so trying it out moves nothing."""
+        try:
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(3):  # libraries choose and load their kernels before the recording
+                    step()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._memory):
+                seen = step()
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            log.warning("steps are not captured as a CUDA graph, but taken one by one: %s", reason)
+            self._capture = False
+            return step
+
+        def replay() -> HeadGradients | None:
+            graph.replay()
+            return seen
+
+        return replay
+
+
+def _copied(seen: HeadGradients, rows: int) -> HeadGradients:
+    """A copy without the slots that hold no client: the next replay writes over the original."""
+    return HeadGradients(
+        seen.residuals[:rows].clone(), seen.inputs[:rows].clone(), seen.losses[:rows].clone()
+    )

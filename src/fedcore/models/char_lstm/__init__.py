@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcore.errors import BadOption
+from fedcore.stacked import Form
 
 EMBEDDING = 8
 UNITS = 256
@@ -41,6 +42,12 @@ class CharacterLstm(nn.Module):
         states, _ = self.lstm(self.embedding(x.long()))  # [batch, length, units]
         scores: Tensor = self.head(states[:, -1])
         return scores
+
+    def stacked_form(self) -> Form:
+        """Many clients: nn.LSTM has no rule for ``vmap``."""
+        from fedcore.models.char_lstm.stacked import stacked_lstm
+
+        return stacked_lstm
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:

@@ -1,7 +1,7 @@
-"""The last state of a stack of LSTM layers of many clients, with the kernels of ``lstm_kernel``.
+"""The last state of a stack of LSTM layers of many clients, with the kernels of ``kernel``.
 
 What does not wait for the recurrence (the first layer's part of the gates, and every weight
-gradient) is one large product before or after the waves; ``lstm_layer`` is the plain twin.
+gradient) is one large product before or after the waves; ``plain_lstm`` is the plain twin.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def fits(x: Tensor, units: int) -> bool:
 def _works(device: torch.device) -> bool:
     """Try the kernels once on a small stack; where they fail, say so once."""
     if find_spec("triton") is None:
-        log.warning("the LSTM takes two launches per time step and layer: Triton is not installed")
+        log.warning("the LSTM takes its plain form: Triton is not installed")
         return False
     units = BACKWARD_UNITS
     x = torch.zeros(1, 2, 1, 1, device=device, requires_grad=True)
@@ -137,7 +137,7 @@ def _works(device: torch.device) -> bool:
             torch.autograd.grad(last.sum(), [x])
     except Exception as error:  # compilers fail in many ways, and none of them is the user's fault
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        log.warning("the LSTM takes two launches per time step and layer: %s", reason)
+        log.warning("the LSTM takes its plain form: %s", reason)
         return False
     return True
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedcore.errors import BadOption
+from fedcore.stacked import Form
 
 MAPS = (32, 64)
 UNITS = 512
@@ -43,6 +44,18 @@ class ImageClassifier(nn.Module):
         x = functional.max_pool2d(torch.relu(self.second(x)), 2)
         scores: Tensor = self.head(torch.relu(self.hidden(x.flatten(1))))
         return scores
+
+    def stacked_form(self) -> Form:
+        """Many clients: convolutions as matrix products."""
+        from fedcore.models.cnn.stacked import stacked_cnn
+
+        return stacked_cnn
+
+    def single_form(self) -> Form:
+        """One client on a CPU: channels last."""
+        from fedcore.models.cnn.stacked import single_cnn
+
+        return single_cnn
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from fedcore.stacked import Form, OneLayer, Stack, affine
+
 
 class LinearClassifier(nn.Module):
     """Scores x W' + b, through a sigmoid first if ``sigmoid`` is set."""
@@ -19,6 +21,22 @@ class LinearClassifier(nn.Module):
         """Class scores [batch, classes]."""
         scores: Tensor = self.linear(x.flatten(1))
         return torch.sigmoid(scores) if self.sigmoid else scores
+
+    def one_layer(self) -> OneLayer:
+        """What the compiled loop has to know."""
+        return OneLayer(self.linear, self.sigmoid)
+
+    def stacked_form(self) -> Form:
+        """The classifiers of many clients as one batched matrix product."""
+        sigmoid = self.sigmoid
+
+        def form(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+            inputs = x.flatten(2)
+            scores = affine(inputs, params["linear.weight"], params["linear.bias"])
+            scores = scores if probe is None else scores + probe
+            return torch.sigmoid(scores) if sigmoid else scores, inputs
+
+        return form
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:

@@ -1,0 +1,113 @@
+"""What all executors share: assignments in blocks, on threads, and coresets chosen beside them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from fedcore.client.coresets import Coresets
+from fedcore.client.selections import Selections
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    ClientId,
+    LocalUpdate,
+    Params,
+    SelectionTime,
+    TrainingSettings,
+)
+
+Made = TypeVar("Made")
+
+
+class BlockwiseExecutor:
+    """Trains blocks of assignments; a kind of executor says how a block is trained."""
+
+    def __init__(
+        self,
+        clients: Mapping[ClientId, ClientData],
+        settings: TrainingSettings,
+        *,
+        block: int = 1,
+        threads: int = 1,
+        choosing: int = 0,
+    ) -> None:
+        """Bind the data, of which only a block's is looked at while it trains.
+
+        Args:
+            clients: their data.
+            settings: how steps are taken.
+            block: assignments that are trained together at most.
+            threads: blocks that are trained side by side.
+            choosing: threads that choose coresets; 0 chooses where a coreset is taken.
+        """
+        self._clients = clients
+        self._settings = settings
+        self._block = block
+        self._threads = threads
+        self._selections = Selections(Coresets(clients), choosing)
+        self._workers: ThreadPoolExecutor | None = None
+        self._own = threading.local()
+
+    @property
+    def selection(self) -> SelectionTime:
+        """What choosing coresets took so far."""
+        return self._selections.time
+
+    def expect(self, assignments: Sequence[Assignment]) -> None:
+        """Begin to choose the coresets that these will need, where inputs alone decide."""
+        self._selections.expect(assignments)
+
+    def close(self) -> None:
+        """Drop the blocks that no thread has begun, and the coresets likewise."""
+        self._selections.close()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Train every assignment from ``params``; blocks and threads never change a result."""
+        self.expect(assignments)
+        order = sorted(range(len(assignments)), key=lambda place: self._rank(assignments[place]))
+        ordered = [assignments[place] for place in order]
+        blocks = [ordered[i : i + self._block] for i in range(0, len(ordered), self._block)]
+        if self._threads == 1 or len(blocks) == 1:
+            trained = [self._train(params, block) for block in blocks]
+        else:
+            trained = self._on_threads(params, blocks)
+        answers = dict(zip(order, (one for block in trained for one in block), strict=True))
+        return [answers[place] for place in range(len(assignments))]
+
+    def _rank(self, assignment: Assignment) -> tuple[int, ...]:
+        """Who is trained early has a small one."""
+        return ()
+
+    def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        raise NotImplementedError
+
+    def _on_threads(
+        self, params: Params, blocks: Sequence[Sequence[Assignment]]
+    ) -> list[list[LocalUpdate]]:
+        """Blocks on threads of one core each: two cores on one small step gain far less."""
+
+        def train(block: Sequence[Assignment]) -> list[LocalUpdate]:
+            torch.set_num_threads(1)
+            return self._train(params, block)
+
+        before = torch.get_num_threads()
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(self._threads)
+        try:
+            return list(self._workers.map(train, blocks))
+        finally:
+            torch.set_num_threads(before)
+
+    def _of_this_thread(self, make: Callable[[], Made]) -> Made:
+        """What a thread needs for itself: a module that is called with parameters swaps its own."""
+        if not hasattr(self._own, "made"):
+            self._own.made = make()
+        made: Made = self._own.made
+        return made

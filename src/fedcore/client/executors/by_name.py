@@ -1,0 +1,93 @@
+"""The executor and the device that names such as ``auto`` stand for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from fedcore.client.executors.linear import LinearExecutor, one_layer_of
+from fedcore.client.executors.memory import keep_freed_memory
+from fedcore.client.executors.sequential import SequentialExecutor
+from fedcore.client.executors.stacked_model import bytes_of_a_step
+from fedcore.client.executors.vectorised import VectorisedExecutor
+from fedcore.errors import BadOption
+from fedcore.sources.clients import sizes_of
+from fedcore.task import Task
+from fedcore.types import ClientData, ClientId, Executor, TrainingSettings
+
+log = logging.getLogger(__name__)
+
+# Below this many parameters a step on a CPU is mostly calls, which clients side by side share;
+# above it is mostly arithmetic, for which one core per client does better (docs/performance.md).
+SMALL_MODEL = 50_000
+LARGEST_BLOCK = 1024
+CPU_BYTES = 2**30  # that a block may take
+GPU_SHARE = 0.4  # of the free memory
+
+
+def choose_device(name: str, executor: str) -> torch.device:
+    """The device called ``name``; ``auto`` is a GPU where there is one that can be used."""
+    usable = torch.cuda.is_available()
+    if name == "cuda" and not usable:
+        raise BadOption("device 'cuda' asks for a GPU, and PyTorch finds none; use 'auto'")
+    if name == "cuda" and executor == "compiled":
+        raise BadOption("executor 'compiled' runs on the CPU; use device 'cpu' or executor 'auto'")
+    gpu = name == "cuda" or (name == "auto" and usable and executor != "compiled")
+    return torch.device("cuda" if gpu else "cpu")
+
+
+def choose_executor(
+    name: str,
+    task: Task,
+    clients: Mapping[ClientId, ClientData],
+    settings: TrainingSettings,
+    *,
+    threads: int,
+    device: torch.device | None = None,
+) -> Executor:
+    """The executor called ``name``; ``auto`` takes the fastest that fits model and device."""
+    device = device or torch.device("cpu")
+    # More than anybody has is as much as who has most: memory follows the batch.
+    largest = int(sizes_of(clients).counts.max())
+    settings = replace(settings, batch_size=min(settings.batch_size, largest))
+    compiled = device.type == "cpu" and one_layer_of(task) is not None
+    if name == "compiled" and not compiled:
+        raise BadOption(
+            "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
+        )
+    if name == "compiled" or (name == "auto" and compiled):
+        return LinearExecutor(task, clients, settings, threads=threads)
+    if name != "sequential":
+        example = next(iter(clients.values()))
+        block = block_size(task, example, settings.batch_size, device)
+        if block is not None:
+            if block == 1 and device.type == "cpu":
+                keep_freed_memory()  # steps of large networks allocate megabytes
+            return VectorisedExecutor(
+                task, clients, settings, device=device, block=block, threads=threads
+            )
+        log.warning("clients are trained one after another: this model has no batched form")
+    return SequentialExecutor(task.on(device), clients, settings)
+
+
+def block_size(
+    task: Task, example: ClientData, batch_size: int, device: torch.device
+) -> int | None:
+    """How many clients to train side by side; None where the model allows no such thing.
+
+    A large network on a CPU is trained in blocks of one, a core each. ``example`` is some client's
+    samples, of which one batch is tried.
+    """
+    size = sum(parameter.numel() for parameter in task.model.parameters())
+    together = bytes_of_a_step(task, example, batch_size, clients=2, device=device)
+    on_cpu = device.type == "cpu"
+    if together is None or (on_cpu and size > SMALL_MODEL):
+        alone = bytes_of_a_step(task, example, batch_size, clients=1, device=device)
+        if together is None and alone is not None:
+            log.info("clients are trained one at a time: this model has no rule for vmap")
+        return 1 if alone is not None else None
+    budget = CPU_BYTES if on_cpu else int(GPU_SHARE * torch.cuda.mem_get_info(device)[0])
+    return max(1, min(LARGEST_BLOCK, budget // together))

@@ -1,0 +1,132 @@
+"""A model's forward pass for a whole block of clients, and what a step of them takes.
+
+Models that bring no form of their own go through ``torch.func.vmap``. One client alone goes through
+the model itself, with parameters whose leading axis is dropped: matrix products of two axes have
+better code on CPUs than batches of one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from fedcore.stacked import Form, Stack, brought
+from fedcore.task import Task, has_hooks, sample_losses
+from fedcore.types import ClientData, Params
+
+# Of the largest score; convolutions of one model may run in TF32 on a GPU.
+TOLERANCE = {"cpu": 1e-4, "cuda": 1e-2}
+
+
+def form_of(task: Task) -> Form:
+    """The fastest form that is known for a model, by the number of clients and the device."""
+    module = by_module(task)
+    together = _own(task, "stacked_form") or module
+    alone = _own(task, "single_form") or module
+
+    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        # Vendors' kernels for one model are near their limit on CPUs; on a GPU the stacked
+        # form is the one that a graph can hold, whatever the number of clients.
+        form = alone if len(x) == 1 and x.device.type == "cpu" else together
+        return form(params, x, probe)
+
+    return forward
+
+
+def _own(task: Task, name: str) -> Form | None:
+    """A form that the model's class brings; hooks and frozen parameters are not in it."""
+    plain = not has_hooks(task.model) and not task.frozen_params()
+    return brought(task.model, name) if plain else None
+
+
+def by_module(task: Task) -> Form:
+    """The form of any model: its module under ``vmap``, or as it is for one client."""
+
+    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if len(x) > 1:
+            if probe is None:
+                return torch.vmap(task.logits)(dict(params), x), None
+            logits, inputs = torch.vmap(task.probed)(dict(params), x, probe)
+            return logits, inputs
+        own = {name: value.squeeze(0) for name, value in params.items()}
+        scores, entered = task.forward(own, x[0], None if probe is None else probe[0])
+        return scores[None], None if entered is None else entered[None]
+
+    return forward
+
+
+def scores_of(task: Task, device: torch.device) -> Callable[[Params, Tensor], Tensor]:
+    """One model's scores [B, C] by the fastest way that is known, for forward passes alone.
+
+    Layers that behave differently in training, such as dropout, are not in it.
+    """
+    task = task.on(device)
+    task.model.eval()
+    form = _own(task, "single_form") if device.type == "cpu" else None
+    if form is None:
+        return task.logits
+
+    def scores(params: Params, x: Tensor) -> Tensor:
+        alone = {name: value[None] for name, value in params.items()}
+        return form(alone, x[None], None)[0][0]
+
+    return scores
+
+
+def bytes_of_a_step(
+    task: Task, data: ClientData, batch_size: int, *, clients: int, device: torch.device
+) -> int | None:
+    """Bytes per client that a step keeps, parameters included; None where it cannot be had.
+
+    Found by trying: the block's scores must be those of the model itself, also where a batch ends
+    with rows of padding. So a model without a rule for ``vmap`` is refused, and one whose samples
+    see each other, and one that draws random numbers. ``clients`` copies of a client with ``data``
+    take the step.
+    """
+    task = task.on(device)
+    params = {name: value.to(device) for name, value in task.initial_params().items()}
+    real = data.take(slice(0, max(1, batch_size - 1)))[0].to(device)
+    padding = real.new_zeros(batch_size - len(real), *real.shape[1:])
+    x = torch.cat([real, padding])
+    kept = 0
+
+    def count(saved: Tensor) -> Tensor:
+        nonlocal kept
+        kept += saved.numel() * saved.element_size()
+        return saved
+
+    stack = {n: v.expand(clients, *v.shape).clone().requires_grad_() for n, v in params.items()}
+    probe = None
+    if task.head_width:
+        probe = torch.zeros(clients, len(x), task.head_width, device=device)
+        probe = probe.to(next(iter(params.values())).dtype).requires_grad_()
+    labels = torch.zeros(clients * len(x), dtype=torch.int64, device=device)
+    gpus = [device] if device.type == "cuda" else []
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(gpus):
+            warnings.filterwarnings("error", message=".*batching rule.*")
+            before = _random_state(device)
+            expected = task.logits(params, real).detach().expand(clients, -1, -1)
+            if not torch.equal(before, _random_state(device)):
+                return None
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
+                scores, _ = form_of(task)(stack, x.expand(clients, *x.shape), probe)
+            losses = sample_losses(scores.flatten(0, 1), labels)
+            torch.autograd.grad(losses.sum(), list(stack.values()), materialize_grads=True)
+    except Exception:
+        return None
+    scale = float(expected.abs().max()) + 1e-6
+    tolerance = TOLERANCE[device.type] * scale
+    if not torch.allclose(scores[:, : len(real)], expected, rtol=0, atol=tolerance):
+        return None
+    own = sum(value.numel() * value.element_size() for value in params.values())
+    return kept // clients + 3 * own  # the parameters, their gradients, and a copy on the move
+
+
+def _random_state(device: torch.device) -> Tensor:
+    """What a draw would move: the processor's generator, and the device's."""
+    own = torch.get_rng_state()
+    return torch.cat([own, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else own

@@ -1,0 +1,100 @@
+"""The CNN of many clients: convolutions as matrix products of image patches.
+
+A 5x5 convolution with "same" padding is, for every client, patches [B·H·W, 25·C] times weights
+[25·C, O]. Images lie with their channels last, so that a row of a patch is one run of memory.
+The gradient with respect to the input is the same product with the kernel turned around, so it
+needs no scattered additions:
+
+    dx = patches(dy) · flip(W),   dW = dyᵀ · patches(x),   db = Σ dy
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from fedcore.stacked import Stack, affine
+
+
+def patches(x: Tensor, size: int) -> Tensor:
+    """Neighbourhoods [K, B·H·W, size·size·C] of every pixel of images [K, B, H, W, C]."""
+    clients, batch, height, width, channels = x.shape
+    half = size // 2
+    padded = functional.pad(x, (0, 0, half, half, half, half))
+    client, image, row, pixel, _ = padded.stride()
+    shape = (clients, batch, height, width, size, size * channels)
+    view = padded.as_strided(shape, (client, image, row, pixel, row, 1))
+    return view.reshape(clients, batch * height * width, size * size * channels)
+
+
+class _Convolution(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        clients, maps, _, size, _ = weight.shape
+        columns = patches(x, size)
+        kernel = weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, maps)
+        ctx.save_for_backward(columns, weight)
+        ctx.shape = x.shape
+        return torch.baddbmm(bias[:, None], columns, kernel).view(*x.shape[:-1], maps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        columns, weight = ctx.saved_tensors
+        clients, maps, channels, size, _ = weight.shape
+        images = gradients[0].contiguous()  # [K, B, H, W, O]
+        slopes = images.view(clients, -1, maps)
+        kernels = torch.bmm(slopes.transpose(1, 2), columns)
+        kernels = kernels.view(clients, maps, size, size, channels).permute(0, 1, 4, 2, 3)
+        inputs = None
+        if ctx.needs_input_grad[0]:
+            turned = weight.flip(3, 4).permute(0, 3, 4, 1, 2).reshape(clients, -1, channels)
+            inputs = torch.bmm(patches(images, size), turned).view(ctx.shape)
+        return inputs, kernels.contiguous(), slopes.sum(1)
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Images [K, B, H, W, O] of images [K, B, H, W, C] and kernels [K, O, C, size, size]."""
+    result: Tensor = _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+def stacked_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The form of ``ImageClassifier`` for images [K, B, C, H, W]."""
+    images = x.permute(0, 1, 3, 4, 2).contiguous()
+    images = _pool(convolve(images, params["first.weight"], params["first.bias"]))
+    images = _pool(convolve(images, params["second.weight"], params["second.bias"]))
+    flat = images.permute(0, 1, 4, 2, 3).flatten(2)
+    hidden = torch.relu(affine(flat, params["hidden.weight"], params["hidden.bias"]))
+    scores = affine(hidden, params["head.weight"], params["head.bias"])
+    return scores if probe is None else scores + probe, hidden
+
+
+def _pool(images: Tensor) -> Tensor:
+    """2x2 max-pool, then ReLU: the two commute, and this way round ReLU has a quarter to do."""
+    clients, batch, height, width, maps = images.shape
+    channels_last = images.view(clients * batch, height, width, maps).permute(0, 3, 1, 2)
+    pooled = torch.relu(functional.max_pool2d(channels_last, 2)).permute(0, 2, 3, 1)
+    return pooled.reshape(clients, batch, *pooled.shape[1:]).contiguous()
+
+
+def single_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The same for one client, with the library's convolutions, channels last.
+
+    Max-pools over images whose channels lie first are the slowest part of the plain module on
+    CPUs, after the convolutions.
+    """
+    own = {name: value.squeeze(0) for name, value in params.items()}
+    images = functional.conv2d(x[0], own["first.weight"], own["first.bias"], padding=2)
+    images = images.contiguous(memory_format=torch.channels_last)
+    images = torch.relu(functional.max_pool2d(images, 2))
+    kernel = own["second.weight"].contiguous(memory_format=torch.channels_last)
+    images = functional.conv2d(images, kernel, own["second.bias"], padding=2)
+    images = torch.relu(functional.max_pool2d(images, 2))
+    hidden = functional.linear(images.flatten(1), own["hidden.weight"], own["hidden.bias"])
+    hidden = torch.relu(hidden)
+    scores = functional.linear(hidden, own["head.weight"], own["head.bias"])[None]
+    return scores if probe is None else scores + probe, hidden[None]

@@ -1,0 +1,74 @@
+"""What a run leaves behind: a record of every round, and what it takes to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from fedcore.types import ClientId, Path
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRecord:
+    """What one client of a cohort did in a round, as the server saw it."""
+
+    client_id: ClientId
+    path: Path
+    copies: int
+    work: int  # samples processed
+    seconds: float
+    coreset_budget: int | None
+    coreset_size: int | None = None
+    gradient_error: float | None = None
+    full_gradient_error: float | None = None
+    fell_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All a server needs to go on: named tensors, and values that JSON can hold."""
+
+    tensors: Mapping[str, Tensor]
+    meta: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """One round, from merge to merge: how long it took and how good the model is after it.
+
+    None is what nobody measured.
+    """
+
+    number: int
+    seconds: float
+    deadline: float
+    clients: tuple[ClientRecord, ...]
+    rejected: int  # answers with NaN or infinity in them, which were left out
+    train_loss: float | None
+    train_accuracy: float | None
+    test_loss: float | None
+    test_accuracy: float | None
+    wall_seconds: float
+    # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
+    training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
+    selection_seconds: float = field(default=0.0, compare=False)
+    waited_seconds: float = field(default=0.0, compare=False)
+    evaluation_seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def time(self) -> float:
+        """Length of the round in units of the deadline; above 1 is late."""
+        return self.seconds / self.deadline
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """Which run of a comparison: a strategy at a share of stragglers, with a seed."""
+
+    benchmark: str
+    strategy: str
+    stragglers: float
+    seed: int

@@ -1,0 +1,228 @@
+"""The server: hands out jobs, takes answers as they come, merges when the strategy says so.
+
+It knows no rounds. A synchronous round is what a strategy's pace makes of it: nobody is handed
+anything new until everybody has answered (Algorithm 1, lines 3 to 15).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from fedcore.errors import BadOption
+from fedcore.records import ClientRecord
+from fedcore.server.clock import Arrival, Clock
+from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation, Strategy
+from fedcore.server.state import Job, ServerState
+from fedcore.sources.clients import ClientSizes
+from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """What a server asks for.
+
+    Attributes:
+        epochs: E, of every client.
+        clients_per_round: K, jobs that are out at most unless the strategy says otherwise.
+        seed: of all random streams.
+        merges: how many there will be.
+        ahead: merges whose cohorts are announced to who trains before their time comes.
+    """
+
+    epochs: int
+    clients_per_round: int
+    seed: int
+    merges: int
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What happened from one merge to the next."""
+
+    state: ServerState
+    seconds: float
+    clients: tuple[ClientRecord, ...]  # who was drawn and sat out, and who answered
+    rejected: int  # answers that could not be merged
+    training_seconds: float  # of real time, until all answers were there
+
+
+class Server:
+    """One run of a strategy; everything that it needs is handed in."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        sampler: Sampler,
+        clock: Clock,
+        profiles: Mapping[ClientId, ClientProfile],
+        sizes: ClientSizes,
+        settings: LoopSettings,
+    ) -> None:
+        """Bind the method, the clock and the clients."""
+        self._strategy = strategy
+        self._sampler = sampler
+        self._clock = clock
+        self._profiles = profiles
+        self._sizes = sizes
+        self._settings = settings
+        self._handed_out = 0
+        self._draws = 0  # from the present version
+        self._starts: Counter[ClientId] = Counter()  # of each client, from the present version
+        self._drawn_ahead: dict[int, Cohort] = {}
+
+    def assign(
+        self, client: ClientId, version: int, repeat: int = 0, shift: Params | None = None
+    ) -> tuple[Assignment, ClientProfile]:
+        """What a client is told that starts from a version, and who it is."""
+        profile = self._profiles[client]
+        time_left = self._clock.time_for_work(profile)
+        plan = checked(self._strategy.plan(profile, time_left, self._settings.epochs))
+        return Assignment(client, plan, version, self._settings.seed, repeat, shift), profile
+
+    def run(self, state: ServerState) -> Iterator[Merged]:
+        """Merge after merge, from ``state`` on."""
+        self._clock.send(state.jobs)
+        self._handed_out = len(state.jobs)
+        while state.version < self._settings.merges:
+            merged = self._until_merge(state)
+            state = merged.state
+            yield merged
+
+    def _until_merge(self, state: ServerState) -> Merged:
+        pace, clock = self._strategy.pace, self._clock
+        alarm = None if pace.alarm is None else pace.alarm * clock.deadline
+        merging, memory = self._strategy.merge(state), state.sampler
+        records: list[tuple[int, ClientRecord]] = []
+        answers = rejected = 0
+        rang, trained = False, 0.0
+        self._draws, self._starts = 0, Counter()
+        self._look_ahead(state.version)
+        records += self._hand_out(state, memory)
+        while True:
+            action = pace.decide(Situation(answers, len(clock), rang))
+            if action is not Action.WAIT:
+                break
+            if pace.refill_at_once:
+                records += self._hand_out(state, memory)
+            if len(clock) == 0:  # nothing will happen any more
+                break
+            began = time.perf_counter()
+            arrival = clock.wait(None if rang else alarm)
+            if arrival is None:
+                rang = True
+                continue
+            sound = is_sound(arrival.update)  # which waits for the device
+            trained += time.perf_counter() - began
+            records.append((arrival.job.sequence, _record(arrival)))
+            if sound:
+                answers += 1
+                merging.add(arrival.update, arrival.job.base)
+                if self._sampler.observe is not None:
+                    memory = self._sampler.observe(memory, arrival.update, self._sizes)
+            else:
+                rejected += 1
+        seconds = clock.now
+        clock.restart(cancel=action is Action.MERGE_AND_CANCEL)
+        after = replace(
+            merging.finish(), version=state.version + 1, sampler=memory, jobs=clock.in_flight
+        )
+        ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
+        return Merged(after, seconds, ordered, rejected, trained)
+
+    def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
+        """Draw as many clients as may start; gives the records of those who sit out."""
+        out = self._clock.in_flight
+        most = self._strategy.pace.concurrency or self._settings.clients_per_round
+        room = most - sum(job.copies for job in out)
+        if room <= 0:
+            return []
+        cohort = self._drawn_ahead.pop(state.version, None)
+        if cohort is None:
+            busy = frozenset(job.assignment.client_id for job in out)
+            cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
+        self._draws += 1
+        jobs, sat_out = [], []
+        for client, copies in cohort.items():
+            shift = self._strategy.shift(state, client)
+            told, profile = self.assign(client, state.version, self._starts[client], shift)
+            self._starts[client] += 1
+            job = Job(told, profile, copies, state.params, self._handed_out)
+            self._handed_out += 1
+            if told.plan.phases:
+                jobs.append(job)
+            else:
+                nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
+                sat_out.append((job.sequence, _record(Arrival(job, nothing))))
+        self._clock.send(jobs)
+        return sat_out
+
+    def _draw(self, count: int, version: int, **known: Any) -> Cohort:
+        seed = self._settings.seed
+        return self._sampler.draw(Draw(count, version, seed, self._sizes, self._profiles, **known))
+
+    def _look_ahead(self, version: int) -> None:
+        """Announce cohorts, this one first, where no answer and no job in flight changes them."""
+        ahead = self._settings.ahead
+        if not ahead or self._sampler.looks_back or not self._strategy.pace.synchronous:
+            return
+        for later in range(version, min(version + ahead + 1, self._settings.merges)):
+            if later in self._drawn_ahead:
+                continue
+            cohort = self._draw(self._settings.clients_per_round, later)
+            self._drawn_ahead[later] = cohort
+            # What cannot be planned is told of when its time comes, after the merges before it.
+            with suppress(Exception):
+                told = [self.assign(client, later)[0] for client in cohort]
+                self._clock.expect([one for one in told if one.plan.phases])
+
+
+def checked(plan: LocalPlan) -> LocalPlan:
+    """A strategy's plan, if it can be followed; strategies may come from anybody.
+
+    Raises:
+        BadOption: If it is none, or asks for less than one epoch or one sample.
+    """
+    if not isinstance(plan, LocalPlan):
+        raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
+    for phase in plan.phases:
+        if phase.epochs < 1:
+            raise BadOption(
+                f"a phase of a plan must have 1 epoch or more, got {phase.epochs}; "
+                "a client with nothing to do gets SIT_OUT"
+            )
+        if phase.coreset is not None and phase.coreset.budget < 1:
+            raise BadOption(
+                f"a coreset of a plan must have 1 sample or more, got {phase.coreset.budget}; "
+                "leave out the phase, or SIT_OUT"
+            )
+    return plan
+
+
+def is_sound(update: LocalUpdate) -> bool:
+    """Whether an answer can be averaged: one NaN would end the training for all."""
+    return all(bool(torch.isfinite(value).all()) for value in update.params.values())
+
+
+def _record(arrival: Arrival) -> ClientRecord:
+    told, answer = arrival.job.assignment, arrival.update
+    budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
+    return ClientRecord(
+        client_id=told.client_id,
+        path=told.plan.path,
+        copies=arrival.job.copies,
+        work=told.plan.work(arrival.job.profile.num_samples),
+        seconds=answer.seconds or 0.0,
+        coreset_budget=budgets[0] if budgets else None,
+        coreset_size=answer.coreset_size,
+        gradient_error=answer.gradient_error,
+        full_gradient_error=answer.full_gradient_error,
+        fell_back=answer.fell_back,
+    )

@@ -1,0 +1,87 @@
+"""How local models become the next global model (Algorithm 1, line 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from fedcore.errors import BadOption
+from fedcore.server.method import Merge
+from fedcore.server.state import ServerState
+from fedcore.types import LocalUpdate, Params
+
+Weight = Callable[[LocalUpdate], float]
+
+
+def by_draws(update: LocalUpdate) -> float:
+    """w_{r+1} = (1/K) Σ_{i in U_r} w_r^i; a client drawn twice counts twice."""
+    return update.copies
+
+
+def by_samples(update: LocalUpdate) -> float:
+    """w_{r+1} = Σ m^i w_r^i / Σ m^i, as the authors' code and FedAvg's authors have it."""
+    return update.copies * update.num_samples
+
+
+AGGREGATIONS: dict[str, Weight] = {"mean": by_draws, "samples": by_samples}
+
+
+def aggregation(name: str) -> Merge:
+    """The weighted mean called ``name``."""
+    if name not in AGGREGATIONS:
+        raise BadOption(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {name!r}")
+    return partial(RunningMean, AGGREGATIONS[name])
+
+
+class RunningMean:
+    """Σ_i p_i w_i / Σ_i p_i, one answer at a time: memory for one model, not for the cohort."""
+
+    def __init__(self, weight: Weight, state: ServerState) -> None:
+        """Begin with nothing; without answers the model stays as it is."""
+        self._weight = weight
+        self._state = state
+        self._total = 0.0
+        # float64, so that the order of the answers cannot show in a float32 result
+        self._sums = {
+            name: torch.zeros_like(value, dtype=torch.float64)
+            for name, value in state.params.items()
+        }
+
+    def add(self, update: LocalUpdate, base: Params) -> None:
+        """Take an answer in."""
+        weight = self._weight(update)
+        self._total += weight
+        for name, value in self._sums.items():
+            value.add_(update.params[name].to(value), alpha=weight)
+
+    def finish(self) -> ServerState:
+        """The state with the mean as its model."""
+        if self._total == 0:
+            return self._state
+        now = self._state.params
+        mean = {name: (v / self._total).to(now[name].dtype) for name, v in self._sums.items()}
+        return replace(self._state, params=mean)
+
+
+Together = Callable[[ServerState, Sequence[LocalUpdate]], ServerState]
+
+
+def all_at_once(function: Together) -> Merge:
+    """A merge for methods that need all answers together, such as a median."""
+    return partial(_AllAtOnce, function)
+
+
+class _AllAtOnce:
+    def __init__(self, function: Together, state: ServerState) -> None:
+        self._function = function
+        self._state = state
+        self._updates: list[LocalUpdate] = []
+
+    def add(self, update: LocalUpdate, base: Params) -> None:
+        self._updates.append(update)
+
+    def finish(self) -> ServerState:
+        return self._function(self._state, self._updates) if self._updates else self._state

@@ -1,0 +1,180 @@
+"""What a method is made of: a strategy and a sampler, both values made by functions.
+
+Methods keep nothing themselves. What they have to remember goes through ``ServerState``, and so
+into checkpoints: a run that goes on is the run that never stopped.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.errors import BadOption
+from fedcore.seeding import stream
+from fedcore.server.state import ServerState
+from fedcore.sources.clients import ClientSizes
+from fedcore.types import ClientId, ClientProfile, Generator, LocalPlan, LocalUpdate, Params
+
+Cohort: TypeAlias = Mapping[ClientId, int]  # client -> how often it was drawn
+
+
+class Action(StrEnum):
+    """What the server does after an event."""
+
+    WAIT = "wait"
+    MERGE = "merge"  # who has not answered goes on, and is merged later
+    MERGE_AND_CANCEL = "merge-and-cancel"  # who has not answered is told to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the server sees when it decides."""
+
+    answers: int  # taken into the merge that is under way
+    in_flight: int  # jobs that are out
+    alarm: bool  # whether the alarm of ``Pace`` rang since the last merge
+
+
+def when_all_answered(seen: Situation) -> Action:
+    """The synchronous round: merge when nobody is in flight."""
+    return Action.WAIT if seen.in_flight else Action.MERGE
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When the server merges, and when it hands out new jobs.
+
+    Attributes:
+        decide: asked after every event. Where nobody is in flight, and so nothing can happen any
+            more, the server merges what it has.
+        refill_at_once: hand out new jobs after every answer; otherwise only after a merge.
+        concurrency: jobs that are out at most; None: the clients of a round.
+        alarm: rings so many deadlines after a merge; None: never.
+    """
+
+    decide: Callable[[Situation], Action] = when_all_answered
+    refill_at_once: bool = False
+    concurrency: int | None = None
+    alarm: float | None = None
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether every merge begins with nobody in flight."""
+        return self.decide is when_all_answered and not self.refill_at_once
+
+
+class Merging(Protocol):
+    """A merge that is under way: answers are taken in one by one, and need not be kept."""
+
+    def add(self, update: LocalUpdate, base: Params) -> None:
+        """Take an answer in; ``base`` is the model that its training started from."""
+
+    def finish(self) -> ServerState:
+        """The state after the merge; the server counts the version."""
+
+
+Merge: TypeAlias = Callable[[ServerState], Merging]
+
+
+def no_shift(state: ServerState, client: ClientId) -> Params | None:
+    """Gradients stay as they are."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A way to deal with slow clients.
+
+    Attributes:
+        plan: (client, seconds it has for its work, E) -> what it does. Asked more than once, and
+            rounds ahead: it decides by its arguments alone.
+        merge: begins a merge; ``server.merge`` has the usual ones, and ``all_at_once`` for those
+            that cannot take answers one by one.
+        pace: when to merge; the default is the synchronous round.
+        shift: what is added to every gradient of a client's next job, as SCAFFOLD does.
+    """
+
+    plan: Callable[[ClientProfile, float, int], LocalPlan]
+    merge: Merge
+    pace: Pace = field(default_factory=Pace)
+    shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+
+    def __post_init__(self) -> None:
+        """Refuse the merge functions of earlier versions, which took all answers at once."""
+        try:
+            inspect.signature(self.merge).bind(None)
+        except TypeError:
+            raise BadOption(
+                "merge of a Strategy takes the server's state alone and gives an object with add "
+                "and finish; wrap a function of (state, answers) in server.merge.all_at_once"
+            ) from None
+        except ValueError:  # a built-in that does not tell its signature
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What a sampler is asked: ``count`` of the clients that are idle.
+
+    Attributes:
+        count: how many.
+        version: of the model that they will start from.
+        again: how many draws were made from that version before.
+        seed: of the experiment.
+        sizes: samples of each client.
+        profiles: what the server knows of each client.
+        busy: clients that have not answered yet.
+        memory: what ``Sampler.observe`` made of the answers so far.
+    """
+
+    count: int
+    version: int
+    seed: int
+    sizes: ClientSizes
+    profiles: Mapping[ClientId, ClientProfile]
+    again: int = 0
+    busy: frozenset[ClientId] = frozenset()
+    memory: Params = field(default_factory=dict)
+
+    def generator(self) -> Generator:
+        """The random stream of this draw; it knows nothing of the strategy."""
+        again = ("again", self.again) if self.again else ()
+        return stream(self.seed, "cohort", self.version + 1, *again)
+
+    def idle(self) -> NDArray[np.int64]:
+        """Places of the clients that may be drawn."""
+        everybody = np.arange(len(self.sizes))
+        return np.delete(everybody, [self.sizes.place(client) for client in self.busy])
+
+    def cohort(self, places: Sequence[int]) -> Cohort:
+        """The clients at these places, and how often each was drawn."""
+        drawn: dict[ClientId, int] = {}
+        for place in places:
+            client = self.sizes.ids[place]
+            drawn[client] = drawn.get(client, 0) + 1
+        return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Who takes part: a draw, and what is remembered of answers for the next one.
+
+    Attributes:
+        draw: gives a cohort; by its argument alone.
+        observe: (memory, answer, sizes) -> memory with the answer in it, which has its losses and
+            its seconds. None: the sampler does not look back, so it can be asked rounds ahead.
+    """
+
+    draw: Callable[[Draw], Cohort]
+    observe: Callable[[Params, LocalUpdate, ClientSizes], Params] | None = None
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a draw depends on answers."""
+        return self.observe is not None

@@ -1,0 +1,77 @@
+"""One thread for whoever computes: on small steps several lose, on a busy machine by far."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+class _Bound:
+    """How many callers are bound now, and what gives back the threads there were before them."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.lock = threading.Lock()
+        self.own = threading.local()  # .inside: whether this thread is bound already
+        self.callers = 0
+        self.give_back: Callable[[], object] = torch.get_num_threads
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Bound PyTorch (with its OpenMP) and NumPy's BLAS to the calling thread.
+
+    Threads that are started inside may compute side by side, one core each. What held before
+    holds again behind it, whatever happens inside; a call within a call changes nothing.
+
+    >>> with one_thread_each():
+    ...     torch.get_num_threads()
+    1
+    """
+    if getattr(_bound.own, "inside", False):
+        yield
+        return
+    with _bound.lock:
+        if _bound.callers == 0:
+            _bound.give_back = _limit()
+        _bound.callers += 1
+    _bound.own.inside = True
+    torch.set_num_threads(1)  # OpenMP counts them for each caller
+    try:
+        yield
+    finally:
+        _bound.own.inside = False
+        with _bound.lock:
+            _bound.callers -= 1
+            _bound.give_back()
+
+
+def _limit() -> Callable[[], None]:
+    """Bound the libraries; gives what undoes it, on any thread and more than once."""
+    usual, blas = torch.get_num_threads(), _blas()
+    limits = None if blas is None else blas.limit(limits=1)
+
+    def give_back() -> None:
+        torch.set_num_threads(usual)
+        if limits is not None:
+            limits.restore_original_limits()
+
+    return give_back
+
+
+@functools.cache
+def _blas() -> Any:
+    """Who knows the BLAS libraries that are loaded, or nobody; finding them takes a while."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
+
+
+_bound = _Bound()

@@ -1,0 +1,70 @@
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from fedcore.client.executors.by_name import block_size, choose_device, choose_executor
+from fedcore.client.executors.linear import LinearExecutor
+from fedcore.client.executors.sequential import SequentialExecutor
+from fedcore.client.executors.vectorised import VectorisedExecutor
+from fedcore.errors import BadOption
+from fedcore.task import Task
+from fedcore.types import TrainingSettings
+
+
+def choose(name, model, client):
+    settings = TrainingSettings(0.1, 8)
+    return choose_executor(name, Task(model), {0: client}, settings, threads=1)
+
+
+def network():
+    return nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
+
+
+def test_auto_takes_the_fastest_that_fits(build_client):
+    assert isinstance(choose("auto", nn.Linear(3, 2), build_client()), LinearExecutor)
+    assert isinstance(choose("auto", network(), build_client()), VectorisedExecutor)
+
+
+def test_the_plain_loop_can_be_asked_for(build_client):
+    assert isinstance(choose("sequential", nn.Linear(3, 2), build_client()), SequentialExecutor)
+
+
+def test_the_compiled_loop_is_refused_for_a_network(build_client):
+    with pytest.raises(BadOption, match="use 'auto'"):
+        choose("compiled", network(), build_client())
+
+
+class Drawing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.layer(x + torch.rand_like(x))
+
+
+def test_a_model_that_draws_random_numbers_goes_through_the_plain_loop(build_client, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(choose("auto", Drawing(), build_client()), SequentialExecutor)
+    assert len(caplog.records) == 1
+
+
+def test_small_models_go_side_by_side_and_large_ones_one_per_core(build_client):
+    large = nn.Sequential(nn.Linear(3, 300), nn.ReLU(), nn.Linear(300, 300), nn.Linear(300, 2))
+    cpu = torch.device("cpu")
+    assert block_size(Task(network()), build_client(), 8, cpu) > 100
+    assert block_size(Task(large), build_client(), 8, cpu) == 1
+
+
+def test_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto", "auto").type == "cpu"
+    with pytest.raises(BadOption, match="finds none"):
+        choose_device("cuda", "auto")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("auto", "auto").type == "cuda"
+    assert choose_device("auto", "compiled").type == "cpu"
+    with pytest.raises(BadOption, match="runs on the CPU"):
+        choose_device("cuda", "compiled")

@@ -1,0 +1,71 @@
+"""Without a GPU, recorded steps are taken one by one, from the same buffers."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedcore.client.executors.pool import Pool
+from fedcore.client.executors.stacked_model import form_of
+from fedcore.client.executors.steps import Steps, Tape, rounded_up
+from fedcore.task import Task
+from fedcore.types import Assignment, LocalPlan, Path, Phase
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+def assignments(task, clients, kind):
+    """Whose rule has nothing of its own, or a pull, a scale or a shift for every other client."""
+    shift = {n: 0.1 * torch.ones_like(v) for n, v in task.initial_params().items()}
+    own = {"pull": {"prox_mu": 0.2}, "scale": {"step_scale": 3.0}}.get(kind, {})
+    return [
+        Assignment(
+            k,
+            LocalPlan((Phase(1),), Path.FULL, **(own if k % 2 else {})),
+            0,
+            0,
+            shift=shift if kind == "shift" and k % 2 else None,
+        )
+        for k in range(clients)
+    ]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["plain", "pull", "scale", "shift"])
+def test_recorded_steps_are_plain_steps(build_client, device, kind):
+    device = torch.device(device)
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    pool = Pool(device)
+    pool.fill([build_client(30, seed=seed) for seed in range(17)])
+    form = form_of(task.on(device))
+    ways = [Steps(form, pool, 0.1, record=record) for record in (False, True)]
+    for given in ("plain", kind):  # what an earlier block left behind must not matter
+        for steps in ways:
+            steps.start(task.initial_params(), assignments(task, 17, given))
+        before = 17
+        for clients, watch in ((17, 2), (17, None), (5, None), (5, 2)):
+            if clients < before:
+                before = clients
+                for steps in ways:
+                    steps.keep([0, 3, 4, 9, 16])
+            rows = torch.randint(17 * 30, (6, clients, 4), device=device)
+            coefficient = torch.rand(6, clients, 4, device=device)
+            coefficient[3:, 1] = 0.0  # who rests stays where it is
+            tape = Tape(rows, coefficient)
+            (losses, plain), (told, recorded) = (steps.run(tape, watch) for steps in ways)
+            assert torch.allclose(losses, told, atol=1e-5)
+            assert len(plain) == len(recorded) == (6 if watch else 0)
+            real = coefficient.flatten(1) > 0
+            for number, (one, other) in enumerate(zip(plain, recorded, strict=True)):
+                kept = real[number]
+                assert torch.allclose(one.residuals[kept], other.residuals[kept], atol=1e-5)
+                assert torch.allclose(one.inputs, other.inputs, atol=1e-5)
+            for slot in range(clients):
+                expected = ways[0].params_of(slot)
+                for name, value in ways[1].params_of(slot).items():
+                    assert torch.allclose(value, expected[name], atol=1e-5)
+
+
+def test_few_different_widths():
+    widths = {rounded_up(clients) for clients in range(1, 1001)}
+    assert len(widths) < 70
+    assert all(clients <= rounded_up(clients) <= 1.15 * clients for clients in range(1, 1001))

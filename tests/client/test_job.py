@@ -1,0 +1,180 @@
+"""The way through a plan, asked for step by step, with choices that are made up."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedcore.client.coresets import Coresets, Watched
+from fedcore.client.job import (
+    Job,
+    Look,
+    Rest,
+    Train,
+    look,
+    loss_sums,
+    phase_schedule,
+    waits_for_gradients,
+)
+from fedcore.client.schedule import Samples
+from fedcore.coreset.proxies import HeadGradients
+from fedcore.errors import BadOption
+from fedcore.task import Task
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase
+
+BY_INPUTS = CoresetSpec(3, "kmedoids", "input")
+BY_GRADIENTS = CoresetSpec(4, "kmedoids", "logits")
+DRAWN = CoresetSpec(2, "uniform-plain", "none")
+WATCHED = Watched(
+    HeadGradients(torch.zeros(20, 2), torch.zeros(20, 3), torch.zeros(20)), torch.zeros(2, 3), True
+)
+
+
+class Choices:
+    """Notes what is begun, and answers with the first samples."""
+
+    def __init__(self, num_samples):
+        self.num_samples = num_samples
+        self.begun = []
+        self.taken = []
+
+    def begin(self, assignment, phase, watched=None):
+        self.begun.append((phase, watched))
+        spec = assignment.plan.phases[phase].coreset
+        size = self.num_samples if spec is None else spec.budget
+
+        def take():
+            self.taken.append(phase)
+            weights = np.full(size, self.num_samples / size)
+            return Samples(np.arange(size), weights, gradient_error=0.25, fell_back=phase > 0)
+
+        return take
+
+
+def a_job(*phases, num_samples=20, batch_size=4):
+    choices = Choices(num_samples)
+    assignment = Assignment(7, LocalPlan(phases, Path.CORESET), base_version=3, seed=1)
+    return Job(assignment, num_samples, batch_size, choices), choices
+
+
+def test_everything_then_a_coreset_by_its_gradients():
+    job, choices = a_job(Phase(1), Phase(3, BY_GRADIENTS), num_samples=130)
+    first = job.next()
+    assert isinstance(first, Train)
+    assert (len(first.tape), first.watch, first.first_epoch, first.coreset) == (33, True, 33, None)
+    assert choices.begun == [(0, None)]
+    # 130 samples in batches of 4 are 33 steps, an eighth of which is 4.1.
+    assert job.next(WATCHED) == Rest(5)
+    assert choices.begun == [(0, None), (1, WATCHED)]
+    assert choices.taken == [0]  # who rests does not wait yet
+    second = job.next()
+    assert (len(second.tape), second.watch, second.first_epoch) == (3, False, 0)
+    assert second.coreset.indices.tolist() == [0, 1, 2, 3]
+    assert job.next() is None
+
+
+def test_what_needs_no_gradients_is_begun_at_once_and_nobody_rests_for_it():
+    job, choices = a_job(Phase(2), Phase(1, BY_INPUTS), Phase(1, DRAWN))
+    assert choices.begun == [(1, None), (2, None)]
+    found = [job.next() for _ in range(4)]
+    assert [type(one) for one in found] == [Train, Train, Train, type(None)]
+    assert [one.watch for one in found[:3]] == [False] * 3
+    assert choices.taken == [0, 1, 2]
+
+
+def test_a_first_coreset_is_rested_for_unless_it_is_drawn():
+    assert isinstance(a_job(Phase(2, BY_INPUTS))[0].next(), Rest)
+    assert isinstance(a_job(Phase(2, DRAWN))[0].next(), Train)
+
+
+def test_a_look_hands_its_gradients_on_and_takes_no_steps():
+    job, choices = a_job(Phase(1, forward_price=0.3), Phase(2, BY_GRADIENTS))
+    assert job.next() == Look()
+    assert isinstance(job.next(WATCHED), Rest)
+    assert choices.begun == [(1, WATCHED)]
+    train = job.next()
+    assert train.first_epoch == 1
+    assert job.next() is None
+    answer = job.answer({})
+    assert (answer.steps, answer.loss_count) == (2, 4)
+
+
+@pytest.mark.parametrize("phases", [(Phase(2),), (Phase(1, DRAWN),)])
+def test_gradients_come_of_one_epoch_on_everything_alone(phases):
+    job, _ = a_job(*phases, Phase(1, BY_GRADIENTS))
+    with pytest.raises(BadOption, match="right behind one epoch on everything"):
+        job.next()
+
+
+def test_the_answer():
+    job, _ = a_job(Phase(2), Phase(3, BY_INPUTS), num_samples=10)
+    while job.next() is not None:
+        pass
+    job.note_losses(torch.tensor([1.5, 2.25], dtype=torch.float64))
+    job.note_losses(torch.tensor([0.5, 0.25], dtype=torch.float64))
+    job.full_gradient_error = 0.125
+    answer = job.answer({"w": torch.ones(1)})
+    assert (answer.client_id, answer.num_samples, answer.base_version) == (7, 10, 3)
+    assert answer.steps == 2 * 3 + 3
+    assert (answer.loss_sum, answer.loss_square_sum, answer.loss_count) == (2.0, 2.5, 10)
+    assert (answer.coreset_size, answer.gradient_error, answer.fell_back) == (3, 0.25, True)
+    assert answer.full_gradient_error == 0.125
+    assert answer.params["w"].item() == 1
+
+
+def test_nothing_of_a_coreset_is_said_where_there_was_none():
+    job, _ = a_job(Phase(1))
+    job.next()
+    answer = job.answer({})
+    assert (answer.coreset_size, answer.gradient_error, answer.fell_back) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        ((Phase(1), Phase(1, BY_INPUTS)), False),
+        ((Phase(1), Phase(1, BY_GRADIENTS)), True),
+        ((Phase(1, forward_price=0.3), Phase(1, BY_INPUTS)), True),
+        ((Phase(1), Phase(1, CoresetSpec(3, "loss-topk", "input"))), True),
+    ],
+)
+def test_who_waits_for_gradients(phases, expected):
+    assert waits_for_gradients(LocalPlan(phases, Path.CORESET)) is expected
+
+
+def test_a_schedule_is_another_one_for_every_version_phase_client_and_repeat():
+    plan, samples = LocalPlan((Phase(1), Phase(1)), Path.FULL), Samples.everything(40)
+
+    def order(client=0, version=0, phase=0, repeat=0):
+        assignment = Assignment(client, plan, version, 5, repeat)
+        return phase_schedule(assignment, phase, samples, 8).index.tolist()
+
+    others = [{"client": 1}, {"version": 1}, {"phase": 1}, {"repeat": 1}]
+    assert order() == order()
+    assert all(order(**other) != order() for other in others)
+
+
+def test_a_look_is_one_pass_in_the_order_of_the_samples(build_client):
+    task, data = Task(nn.Linear(3, 2)), build_client(300)
+    params = task.initial_params()
+    seen = look(task, params, data)
+    expected = torch.softmax(task.logits(params, data.x), dim=1)
+    expected = expected - nn.functional.one_hot(data.y, 2)
+    assert torch.allclose(seen.gradients.residuals, expected, atol=1e-6)
+    params["weight"].zero_()  # what moves on in place does not move what was seen
+    assert seen.weight.abs().sum() > 0
+
+
+def test_sums_of_losses_are_exact_and_of_the_last_axis():
+    losses = torch.tensor([[1.0, 2.0**-24], [3.0, 4.0]])
+    assert loss_sums(losses).tolist() == [[1 + 2.0**-24, 1 + 2.0**-48], [7, 25]]
+
+
+def test_a_kept_coreset_is_the_same_whichever_version_asks_first(build_client):
+    """It belongs to no round, so a run that goes on from a checkpoint chooses it again."""
+    plan = LocalPlan((Phase(1, CoresetSpec(6, "uniform", "input")),), Path.STATIC_CORESET)
+    chosen = [
+        Coresets({0: build_client(30)}).prepare(Assignment(0, plan, version, 9), 0)()
+        for version in (0, 5)
+    ]
+    assert chosen[0].indices.tolist() == chosen[1].indices.tolist()

@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedcore.errors import BadOption
+from fedcore.server.merge import aggregation, all_at_once
+from fedcore.server.method import Strategy
+from fedcore.server.state import ServerState
+from fedcore.types import SIT_OUT, LocalUpdate
+
+
+def answer(client, value, samples, copies=1):
+    return LocalUpdate(client, {"w": torch.tensor([value])}, samples, copies)
+
+
+START = ServerState({"w": torch.tensor([9.0])}, version=3)
+
+
+def merged(merge, answers, state=START):
+    merging = merge(state)
+    for one in answers:
+        merging.add(one, state.params)
+    return merging.finish()
+
+
+def test_the_plain_mean_counts_draws_not_samples():
+    # Drawn three times: client 0 once (1.0), client 1 twice (4.0): (1 + 4 + 4) / 3
+    answers = [answer(0, 1.0, samples=100), answer(1, 4.0, samples=1, copies=2)]
+    assert merged(aggregation("mean"), answers).params["w"].item() == 3.0
+
+
+def test_the_weighted_mean_counts_samples_and_draws():
+    # 3 · 1 once and 1 · 5 twice: (3 + 10) / 5
+    answers = [answer(0, 1.0, samples=3), answer(1, 5.0, samples=1, copies=2)]
+    assert merged(aggregation("samples"), answers).params["w"].item() == pytest.approx(2.6)
+
+
+@pytest.mark.parametrize("name", ["mean", "samples"])
+def test_without_answers_everything_stays_as_it_is(name):
+    assert merged(aggregation(name), []) is START
+
+
+@pytest.mark.parametrize("name", ["mean", "samples"])
+def test_the_order_of_the_answers_does_not_show(name):
+    draw = torch.Generator().manual_seed(0)
+    answers = [LocalUpdate(i, {"w": torch.randn(50, generator=draw)}, i + 1) for i in range(20)]
+    state = ServerState({"w": torch.zeros(50)})
+    both = (merged(aggregation(name), a, state).params["w"] for a in (answers, answers[::-1]))
+    assert torch.equal(*both)
+
+
+def test_a_mean_keeps_the_type_of_the_model_and_what_else_the_state_holds():
+    state = replace(START, tensors={"momentum": torch.ones(1)})
+    after = merged(aggregation("mean"), [answer(0, 1.0, 1)], state)
+    assert after.params["w"].dtype == torch.float32
+    assert after.tensors is state.tensors
+
+
+def test_a_method_may_ask_for_all_answers_at_once():
+    def median(state, updates):
+        values = torch.stack([update.params["w"] for update in updates])
+        return replace(state, params={"w": values.median(dim=0).values})
+
+    answers = [answer(i, value, 1) for i, value in enumerate((1.0, 100.0, 2.0))]
+    assert merged(all_at_once(median), answers).params["w"].item() == 2.0
+    assert merged(all_at_once(median), []) is START
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(BadOption, match=r"aggregation must be one of mean, samples, got 'median'"):
+        aggregation("median")
+
+
+def test_a_merge_function_of_an_earlier_version_is_refused_in_a_sentence():
+    with pytest.raises(BadOption, match=r"wrap a function of \(state, answers\) in .*all_at_once"):
+        Strategy(lambda client, deadline, epochs: SIT_OUT, lambda params, updates: params)

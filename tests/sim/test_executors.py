@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from fedcore.sim.executors import Chained, Holding
+from fedcore.sources.clients import LazyClients
+from fedcore.types import SIT_OUT, Assignment, ClientData, LocalUpdate, SelectionTime
+
+
+class Adding:
+    """Adds 1, 4 and 16 to the model, by client."""
+
+    def __init__(self):
+        self.selection = SelectionTime(work=3.0)
+        self.told = []
+
+    def expect(self, assignments):
+        self.told.append("expect")
+
+    def run(self, params, assignments):
+        return [
+            LocalUpdate(a.client_id, {"w": params["w"] + 4.0**a.client_id}, 1) for a in assignments
+        ]
+
+    def close(self):
+        self.told.append("close")
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, [1.0, 5.0, 21.0]), (1, [1.0, 4.0, 16.0])])
+def test_only_the_first_round_is_chained_each_to_the_one_before_it(version, expected):
+    assignments = [Assignment(client, SIT_OUT, version, 0) for client in range(3)]
+    updates = Chained(Adding()).run({"w": torch.tensor(0.0)}, assignments)
+    assert [update.params["w"].item() for update in updates] == expected
+
+
+def test_who_trains_is_held_and_nobody_else():
+    loaded = []
+
+    def load(client):
+        loaded.append(client)
+        return ClientData(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64))
+
+    clients = LazyClients([2, 2, 2], load)
+
+    class Looking(Adding):
+        def run(self, params, assignments):
+            for _ in range(2):
+                [clients[a.client_id] for a in assignments]
+            return super().run(params, assignments)
+
+    executor = Holding(Looking(), clients)
+    for pair in ((0, 1), (1, 2)):
+        executor.run({"w": torch.tensor(0.0)}, [Assignment(c, SIT_OUT, 0, 0) for c in pair])
+    assert loaded == [0, 1, 2]
+
+
+def test_everything_else_is_handed_on():
+    inner = Adding()
+    outer = Chained(inner)
+    outer.expect([])
+    outer.close()
+    assert inner.told == ["expect", "close"]
+    assert outer.selection.work == 3.0

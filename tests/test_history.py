@@ -1,0 +1,34 @@
+import pytest
+
+from fedcore.history import History
+from fedcore.records import RoundRecord
+
+
+def record(number, time, accuracy):
+    return RoundRecord(number, 2 * time, 2.0, (), 0, 1 / number, 0.5, 0.5, accuracy, 0.0)
+
+
+def test_by_hand():
+    history = History((record(1, 0.5, 0.2), record(2, 1.0, 0.9), record(3, 1.5, 0.6)), {})
+    assert history.final_test_accuracy == 0.6
+    assert history.best_test_accuracy == 0.9
+    assert history.final_train_loss == 1 / 3
+    assert history.mean_round_time == 1.0
+    assert history.longest_round == 1.5
+    assert history.deadline_misses == 1
+    assert history.steady_accuracy("test") is None  # of rounds from 10 on
+
+
+def test_the_paper_averages_from_round_10_on():
+    rounds = [record(n, 1.0, 0.1) for n in range(1, 10)]
+    rounds += [record(10, 1.0, 0.4), record(11, 1.0, 0.8), record(12, 1.0, 0.6)]
+    assert History(tuple(rounds)).steady_accuracy("test") == pytest.approx(0.6)
+
+
+def test_what_nobody_measured_is_none():
+    rounds = [RoundRecord(n, 1.0, 2.0, (), 0, None, None, None, None, 0.0) for n in range(1, 12)]
+    history = History(tuple(rounds))
+    assert history.final_train_loss is None
+    assert history.final_test_accuracy is None
+    assert history.best_test_accuracy is None
+    assert history.steady_accuracy("train") is None
