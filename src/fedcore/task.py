@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -138,6 +138,27 @@ class Task:
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """L_j(w) for every sample of a batch: the cross-entropy."""
     return functional.cross_entropy(logits, labels, reduction="none")
+
+
+def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
+    """How many classes a model scores; one that cannot read the batch is refused in a sentence."""
+    try:
+        scores = score(batch)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        hint = "" if batch.is_floating_point() else " (cast them to floating point, or see)"
+        raise BadOption(
+            f"model cannot take a batch of inputs {list(batch.shape)} of type "
+            f"{str(batch.dtype).removeprefix('torch.')}{hint}: {str(error).splitlines()[0]}"
+        ) from error
+    if not isinstance(scores, Tensor) or scores.dim() != 2 or len(scores) != len(batch):
+        found = list(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
+        raise BadOption(
+            f"model must map a batch of inputs to class scores [batch, classes], got {found} for "
+            f"{len(batch)} samples"
+        )
+    return scores.shape[1]
 
 
 def is_one_linear_layer(model: nn.Module) -> bool:

@@ -60,12 +60,19 @@ def test_pooled_rows_are_the_pooled_samples():
 
 
 @pytest.mark.parametrize(
-    "rows", [torch.tensor([0, 200]), torch.tensor([-1]), torch.tensor([0.5]), torch.tensor([[0]])]
+    ("rows", "sentence"),
+    [
+        ([0, 200], "must be positions of samples, from 0 to 199, got 200"),
+        ([-1], "must be positions of samples, from 0 to 199, got -1"),
+        ([0.5], "must be whole numbers, got 0.5"),
+        ([[0]], "must be one position each, got shape"),
+        ([True] * 200, "must be positions of samples, from 0 to 199, got a mask"),
+    ],
 )
-def test_rows_that_are_not_there_are_refused(rows):
+def test_rows_that_are_not_there_are_refused(rows, sentence):
     dataset, _ = datasets()
-    clients = {0: ClientData(dataset.test.x, dataset.test.y, rows)}
-    with pytest.raises(BadData, match="rows of client 0 must be"):
+    clients = {0: ClientData(dataset.test.x, dataset.test.y, torch.tensor(rows))}
+    with pytest.raises(BadData, match=f"rows of client 0 {sentence}"):
         check_dataset(FederatedDataset(clients, None, 3))
 
 

@@ -263,3 +263,20 @@ def test_whole_numbers_for_a_model_of_fractions_are_named():
     clients = [(torch.ones(5, 3, dtype=torch.int64), torch.zeros(5, dtype=torch.int64))]
     with pytest.raises(BadOption, match="of type int64"):
         fedcore.simulate(clients, nn.Linear(3, 2), rounds=1)
+
+
+def test_an_own_sampler_gets_its_own_option(tmp_path):
+    path = tmp_path / "shares.py"
+    path.write_text(
+        "from fedcore.server.samplers import uniform\n"
+        "def build(*, share=1.0):\n"
+        "    if share > 1:\n"
+        "        raise ValueError(f'share is {share}')\n"
+        "    return uniform.build()\n"
+    )
+    options = {"rounds": 1, "selection": str(path)}
+    fedcore.simulate([BLANK], nn.Linear(3, 2), method={"share": 0.5}, **options)
+    with pytest.raises(BadOption, match=r"sampler '.*shares.py' cannot be built: share is 3"):
+        fedcore.simulate([BLANK], nn.Linear(3, 2), method={"share": 3}, **options)
+    with pytest.raises(BadOption, match="no method option named 'shar'; did you mean 'share'"):
+        fedcore.simulate([BLANK], nn.Linear(3, 2), method={"shar": 3}, **options)

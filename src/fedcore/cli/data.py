@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from fedcore import plugins
@@ -20,7 +17,6 @@ from fedcore.errors import BadOption
 from fedcore.values import read_option, read_pairs
 
 if TYPE_CHECKING:
-    from fedcore.sources.download import Report
     from fedcore.sources.files import Source
 
 data_app = typer.Typer(
@@ -64,15 +60,13 @@ def fetch(
 
     fedcore data fetch mnist --data-dir ~/data
     """
-    from fedcore.sources import download
+    from fedcore.sources.download import fetch as fetch_files
 
     source: Source | None = getattr(plugins.load("dataset", name), "SOURCE", None)
     if source is None:
         raise BadOption(f"{name} has no files to fetch: it is generated, or made from your own")
     console = plain_console()
-    with _progress() as report:
-        results = download.fetch(source, data_dir, report)
-    for path, is_new in results:
+    for path, is_new in fetch_files(source, data_dir):
         console.print(f"{'fetched' if is_new else 'already there'}: {path}", soft_wrap=True)
 
 
@@ -158,20 +152,4 @@ def _state(module: ModuleType, data_dir: Path | None) -> str:
     if not missing:
         return f"in {next(iter(found.values())).parent}"  # type: ignore[union-attr]
     size = sum(file.size for file in missing)
-    return f"{len(missing)} of {len(found)} missing, {size / 1e6:.1f} MB to fetch"
-
-
-@contextmanager
-def _progress() -> Iterator[Report]:
-    """A bar per file on a terminal; nothing elsewhere."""
-    notices = plain_console(stderr=True)
-    bars: dict[str, TaskID] = {}
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=notices, disable=not notices.is_terminal) as progress:
-
-        def report(file: str, there: int, total: int) -> None:
-            if file not in bars:
-                bars[file] = progress.add_task(file, total=total)
-            progress.update(bars[file], completed=there)
-
-        yield report
+    return f"{len(missing)} of {len(found)} missing, {size / 1e6:.1f} MB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients, space_of
 from fedcore.errors import BadData, BadOption
-from fedcore.task import Task
+from fedcore.task import Task, count_classes
 from fedcore.threads import one_thread_each
 from fedcore.types import Coreset, Params
 from fedcore.values import time_limit, whole_number
@@ -215,7 +216,7 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
         classes = 0
         for x, y in batches(dataset, size, first.dtype):
             inputs = x.to(first.device)
-            classes = classes or _count_classes(task, state, inputs)
+            classes = classes or count_classes(partial(task.logits, state), inputs[:2])
             # On a GPU a label out of range would end the process, not the call.
             outside = y[(y < 0) | (y >= classes)]
             if len(outside):
@@ -234,24 +235,3 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
             f"{int((~finite).nonzero()[0])} is not; see whether its training diverged"
         )
     return seen, own
-
-
-def _count_classes(task: Task, state: Params, x: Tensor) -> int:
-    """How many classes the model scores, by two samples; a model that cannot read them says so."""
-    some = x[:2]
-    try:
-        scores = task.logits(state, some)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, IndexError) as error:
-        whole = "" if some.is_floating_point() else "cast them to floating point, or see: "
-        raise BadData(
-            f"model fails on inputs of shape {tuple(some.shape)} and type {some.dtype}; "
-            f"{whole}{error}"
-        ) from error
-    if scores.ndim != 2 or len(scores) != len(some):
-        raise BadOption(
-            f"model must map a batch to class scores [batch, classes], got shape "
-            f"{tuple(scores.shape)} for {len(some)} samples"
-        )
-    return scores.shape[1]

@@ -35,11 +35,7 @@ def hyperparameters(preset: str) -> dict[str, Any]:
 
 
 def load(
-    *,
-    seed: int = SEED,
-    data_dir: Path | None = None,
-    sigma: float = mnist.SIGMA,
-    clients: int = 1_000,
+    *, seed: int = SEED, data_dir: Path | None = None, sigma: float = 2.0, clients: int = 1_000
 ) -> FederatedDataset:
     """Standardised images [m, 1, 28, 28], two kinds per client; options as for MNIST."""
     return _idx.load(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)

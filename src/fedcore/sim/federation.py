@@ -15,7 +15,7 @@ from fedcore.arrays import as_samples, check_alike, check_samples
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.clients import LazyClients
-from fedcore.task import Task, is_one_linear_layer
+from fedcore.task import Task, count_classes, is_one_linear_layer
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
@@ -51,24 +51,14 @@ def federation_from_model(
     return federate(dataset, model)
 
 
-@torch.no_grad()
 def count_scores(model: nn.Module, sample: Tensor) -> int:
     """How many classes a model scores, found by trying a copy of it on a batch of one ``sample``.
 
     A copy, because a model may change when it is called, and not as in training, because some
     layers then need more than one sample.
     """
-    try:
-        scores = copy.deepcopy(model).eval()(sample)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        kind = str(sample.dtype).removeprefix("torch.")
-        raise BadOption(
-            f"model cannot take a batch of inputs {list(sample.shape)} of type {kind}: "
-            f"{str(error).splitlines()[0]}"
-        ) from error
-    if not isinstance(scores, Tensor) or scores.dim() != 2:
-        raise BadOption("model must map a batch of inputs to scores [batch, classes]")
-    return scores.shape[1]
+    with torch.no_grad():
+        return count_classes(copy.deepcopy(model).eval(), sample)
 
 
 def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:

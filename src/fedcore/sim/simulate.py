@@ -74,7 +74,7 @@ def simulate(
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
     named = [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
-    takers = [*named, ("selector", experiment.selector)]
+    takers = [*named, ("selector", experiment.selector), ("sampler", experiment.selection)]
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     if isinstance(strategy, Strategy):
         name, method = "own", strategy

@@ -49,10 +49,9 @@ class Benchmark:
         every = {"seed": seed, "data_dir": data_dir, **self.options, **options}
         try:
             dataset = load(**plugins.taken(load, every))
-        except FedCoreError:
-            raise
         except Exception as error:
-            if self.module.__name__.startswith("fedcore."):  # ours: a defect, to be seen whole
+            # A failure of our own is a defect, to be seen whole.
+            if isinstance(error, FedCoreError) or self.module.__name__.startswith("fedcore."):
                 raise
             why = f"{type(error).__name__}: {error}"
             raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from fedcore.errors import BadData
 from fedcore.sources import files as _files
-from fedcore.sources import partition as _partition
+from fedcore.sources.partition import CLASSES, by_power_law
 from fedcore.types import ClientData, FederatedDataset
 
 PARTS = ("train", "t10k")
-CLASSES = 10
 TRAIN_SHARE = 0.9
 
 Bytes = NDArray[np.uint8]
@@ -34,12 +33,7 @@ def source(folder: str, digests: dict[str, tuple[int, str]], *origins: str) -> _
 
 
 def load(
-    files: _files.Source,
-    *,
-    seed: int,
-    data_dir: Path | None,
-    sigma: float,
-    clients: int,
+    files: _files.Source, *, seed: int, data_dir: Path | None, sigma: float, clients: int
 ) -> FederatedDataset:
     """Pool all images, standardise them, hand them to clients, hold out each one's last tenth.
 
@@ -47,20 +41,20 @@ def load(
     A client's images are shuffled; the first int(0.9 n) train.
     """
     images, labels = read_pool(files, data_dir)
-    owned = _partition.by_power_law(labels, clients=clients, sigma=sigma, seed=seed)
-    shuffled = [_shuffle(rows, seed, client) for client, rows in enumerate(owned)]
-    cuts = [int(TRAIN_SHARE * len(rows)) for rows in shuffled]
-    train = [rows[:cut] for rows, cut in zip(shuffled, cuts, strict=True)]
-    held_out = [rows[cut:] for rows, cut in zip(shuffled, cuts, strict=True)]
+    owned = by_power_law(labels, clients=clients, sigma=sigma, seed=seed)
+    train, held_out = [], []
+    for client, rows in enumerate(owned):
+        # The original shuffles without a seed; ours has one, apart from the draw of the partition.
+        order = rows[np.random.RandomState([seed, client]).permutation(len(rows))]
+        cut = int(TRAIN_SHARE * len(rows))
+        train.append(order[:cut])
+        held_out.append(order[cut:])
     scale = _scale(images)
     trained = _tensors(images, labels, np.concatenate(train), scale)
-    ends = np.cumsum(cuts)
+    cuts = [len(rows) for rows in train]  # views on one tensor: clients cost no memory of their own
+    parts = zip(torch.split(trained.x, cuts), torch.split(trained.y, cuts), strict=True)
     return FederatedDataset(
-        {
-            # Views on one tensor: clients cost no memory of their own.
-            client: ClientData(*trained.take(slice(int(end) - cut, int(end))))
-            for client, (cut, end) in enumerate(zip(cuts, ends, strict=True))
-        },
+        {client: ClientData(x, y) for client, (x, y) in enumerate(parts)},
         _tensors(images, labels, np.concatenate(held_out), scale),
         CLASSES,
         [len(rows) for rows in owned],
@@ -71,8 +65,10 @@ def read_pool(files: _files.Source, data_dir: Path | None) -> tuple[Bytes, NDArr
     """All images [n, height, width] and labels [n], training files first, in file order."""
     images, labels = [], []
     for part in PARTS:
-        pictures = _read(files, f"{part}-images-idx3-ubyte", data_dir, dimensions=3)
-        digits = _read(files, f"{part}-labels-idx1-ubyte", data_dir, dimensions=1)
+        names = (f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1)
+        pictures, digits = (
+            parse(name, _files.read(files, name, data_dir), size) for name, size in names
+        )
         if len(pictures) != len(digits):
             raise BadData(f"{files.folder} has {len(pictures)} images but {len(digits)} labels")
         images.append(pictures)
@@ -92,15 +88,6 @@ def parse(name: str, content: bytes, dimensions: int) -> Bytes:
             f"{'x'.join(map(str, shape))} but holds {len(content) - header:,}; fetch it again"
         )
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
-
-
-def _read(files: _files.Source, name: str, data_dir: Path | None, dimensions: int) -> Bytes:
-    return parse(name, _files.read(files, name, data_dir), dimensions)
-
-
-def _shuffle(rows: NDArray[np.int64], seed: int, client: int) -> NDArray[np.int64]:
-    # The original shuffles without a seed; ours has one, apart from the draw of the partition.
-    return rows[np.random.RandomState([seed, client]).permutation(len(rows))]
 
 
 def _scale(images: Bytes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
