@@ -67,12 +67,8 @@ def stacked_step(
 ) -> tuple[Tensor, HeadGradients | None]:
     """The same for clients side by side; gives losses [K·B] and what was watched [K·B, ...].
 
-    Args:
-        form: the model's forward pass over clients.
-        stack: the clients' parameters, leaves [K, ...] that are moved in place.
-        batch: their samples; rows of padding show something, too.
-        rule: how far, and whither.
-        width: of the last layer if its gradients are wanted.
+    ``stack`` are leaves [K, ...] that are moved in place; ``width`` is that of the last layer if its
+    gradients are wanted. Rows of padding show something, too.
     """
     gradients, losses, seen = _gradients(form, stack, batch, width)
     active: Tensor | float = 1.0
