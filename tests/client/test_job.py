@@ -174,7 +174,7 @@ def test_a_kept_coreset_is_the_same_whichever_version_asks_first(build_client):
     """It belongs to no round, so a run that goes on from a checkpoint chooses it again."""
     plan = LocalPlan((Phase(1, CoresetSpec(6, "uniform", "input")),), Path.STATIC_CORESET)
     chosen = [
-        Coresets({0: build_client(30)}).prepare(Assignment(0, plan, version, 9), 0)()
+        Coresets({0: build_client(30)}).begin(Assignment(0, plan, version, 9), 0)()
         for version in (0, 5)
     ]
     assert chosen[0].indices.tolist() == chosen[1].indices.tolist()

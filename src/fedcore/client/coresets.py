@@ -1,13 +1,16 @@
-"""What a phase trains on: everything, or a coreset; kept over rounds where it cannot change.
+"""What phases train on: everything, or coresets, chosen on threads beside the training.
 
-Stand-ins are brought to main memory before anything is chosen among them, so that a coreset does
-not depend on the device that trains: at a client's size the compiled solver beats a GPU as well.
+What is chosen depends on the assignment alone: neither threads nor their timing can change it. Nor
+can the device that trains: stand-ins are brought to main memory before anything is chosen among
+them, where the compiled solver beats a GPU at a client's size as well.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,7 +26,7 @@ from fedcore.coreset.metric import Euclidean, Metric, NotFinite
 from fedcore.coreset.proxies import NONE, STATIC, HeadGradients, space_of
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec
+from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec, SelectionTime
 
 GRADIENTS_FIRST = (
     "a plan must put a coreset that goes by gradients right behind one epoch on everything, or "
@@ -31,6 +34,9 @@ GRADIENTS_FIRST = (
 )
 # Samples of kept coresets, all together (16 bytes each): above it the oldest are built again.
 MOST_KEPT = 4_000_000
+
+Choose = Callable[[], Samples]
+Key = tuple[ClientId, CoresetSpec | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +49,81 @@ class Watched:
 
 
 class Coresets:
-    """Hands out samples for the phases of the clients it was given."""
+    """Hands out samples for the phases of the clients it was given, and keeps the time of it."""
 
-    def __init__(self, clients: Mapping[ClientId, ClientData]) -> None:
-        """Bind the data; it stays here."""
+    def __init__(self, clients: Mapping[ClientId, ClientData], threads: int = 0) -> None:
+        """Bind the data, and how many threads choose; 0 makes a choice where it is taken."""
         self._clients = clients
-        self._kept: dict[tuple[ClientId, CoresetSpec | None], Samples] = {}
-        self._kept_samples = 0
+        self._workers: ThreadPoolExecutor | None = None
+        if threads:
+            # One core each: they stand beside a training that has the others.
+            start = torch.set_num_threads
+            self._workers = ThreadPoolExecutor(threads, initializer=start, initargs=(1,))
         self._lock = threading.Lock()
+        self._kept: dict[Key, Samples] = {}
+        self._kept_samples = 0
+        self._expected: dict[Key, Future[Samples]] = {}  # choices of inputs that are under way
+        self.time = SelectionTime()
+        self._waiting = 0  # trainings that stand still, and since when one does
+        self._since = 0.0
 
-    def prepare(
-        self, assignment: Assignment, phase: int, watched: Watched | None = None
-    ) -> Callable[[], Samples]:
-        """What chooses the samples of phase number ``phase``, on any thread.
+    def expect(self, assignments: Iterable[Assignment]) -> None:
+        """Begin what these will ask for and inputs alone decide, the largest first.
 
-        Args:
-            assignment: whose plan says how large a coreset, if any.
-            phase: its number within the plan.
-            watched: gradients from the phase before, if they were collected; fetched here.
+        Threads make choices in the order in which they were begun, so those of a later round come
+        when there is nothing more urgent. Without threads nothing is begun.
         """
+        if self._workers is None:
+            return
+        pairs = [(one, phase) for one in assignments for phase in range(len(one.plan.phases))]
+        for assignment, phase in sorted(pairs, key=lambda pair: -self._missing(*pair)):
+            if self._missing(assignment, phase):
+                self._ahead(self._workers, assignment, phase)
+
+    def missing(self, assignment: Assignment) -> int:
+        """Samples among which this has to wait for a choice, of those made of inputs."""
+        phases = range(len(assignment.plan.phases))
+        return sum(self._missing(assignment, phase) for phase in phases)
+
+    def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
+        """Begin to choose what phase number ``phase`` trains on; call the answer to have it.
+
+        ``watched`` are gradients from the phase before, if they were collected.
+        """
+        choose = self._choice(assignment, phase, watched)
         spec = assignment.plan.phases[phase].coreset
         if spec is None:
-            return partial(Samples.everything, len(self._clients[assignment.client_id]))
+            return choose
+        if self._workers is None or (assignment.client_id, spec) in self._kept:
+            return lambda: self._waited(lambda: self._worked(choose))
+        if self._missing(assignment, phase):
+            running = self._ahead(self._workers, assignment, phase)
+        else:
+            running = self._submit(self._workers, choose)
+        return lambda: self._waited(running.result)
+
+    def close(self) -> None:
+        """Drop the choices that no thread has begun; those under way end by themselves."""
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _missing(self, assignment: Assignment, phase: int) -> int:
+        """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
+        client, spec = assignment.client_id, assignment.plan.phases[phase].coreset
+        if spec is None or spec.proxy == NONE or not asks_nothing_of_the_model(spec):
+            return 0
+        return 0 if (client, spec) in self._kept else len(self._clients[client])
+
+    def _choice(self, assignment: Assignment, phase: int, watched: Watched | None) -> Choose:
+        """What chooses, on any thread; what lies on a device is fetched by this one."""
+        data = self._clients[assignment.client_id]
+        spec = assignment.plan.phases[phase].coreset
+        if spec is None:
+            return partial(Samples.everything, len(data))
         if asks_nothing_of_the_model(spec):
             return partial(self._by_inputs, assignment, spec)
         try:
-            candidates = self._candidates(assignment, spec, watched)
+            candidates = _candidates(data, spec, watched)
         except NotFinite:
             # The model has diverged here, and the answer will be left out of the average. It
             # is given all the same, after as many steps, so that the others' are not lost.
@@ -76,17 +131,6 @@ class Coresets:
             return partial(self._by_inputs, assignment, spec)
         # A new one every round, because gradients change.
         return partial(_build, assignment, spec, candidates, assignment.path("coreset"))
-
-    def is_kept(self, assignment: Assignment, phase: int) -> bool:
-        """Whether a coreset of inputs was chosen before, and is at hand."""
-        return (assignment.client_id, assignment.plan.phases[phase].coreset) in self._kept
-
-    def missing(self, assignment: Assignment, phase: int) -> int:
-        """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
-        spec = assignment.plan.phases[phase].coreset
-        if spec is None or spec.proxy == NONE or not asks_nothing_of_the_model(spec):
-            return 0
-        return 0 if self.is_kept(assignment, phase) else len(self._clients[assignment.client_id])
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
         """A random draw, another one in every round; or what distances between inputs say.
@@ -98,7 +142,7 @@ class Coresets:
         kept = self._kept.get((client, spec))
         if kept is not None:
             return kept
-        candidates = self._candidates(assignment, spec, None)
+        candidates = _candidates(self._clients[client], spec, None)
         if spec.proxy == NONE:
             return _build(assignment, spec, candidates, assignment.path("coreset"))
         samples = _build(assignment, spec, candidates, ("coreset", client))
@@ -110,12 +154,57 @@ class Coresets:
                 self._kept_samples -= len(self._kept.pop(oldest).indices)
         return samples
 
-    def _candidates(
-        self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None
-    ) -> Candidates:
-        data = self._clients[assignment.client_id]
-        losses = None if watched is None else watched.gradients.losses.cpu()
-        return Candidates(_space(data, spec, watched), labels=data.labels.cpu(), losses=losses)
+    def _ahead(
+        self, workers: ThreadPoolExecutor, assignment: Assignment, phase: int
+    ) -> Future[Samples]:
+        """Begin a choice that is kept, or find it under way."""
+        key = (assignment.client_id, assignment.plan.phases[phase].coreset)
+        running = self._expected.get(key)
+        if running is None:
+            running = self._submit(workers, self._choice(assignment, phase, None))
+            self._expected[key] = running
+            running.add_done_callback(lambda _: self._expected.pop(key, None))
+        return running
+
+    def _submit(self, workers: ThreadPoolExecutor, choose: Choose) -> Future[Samples]:
+        # A thread that never asked for its number of threads gets the number set last, by whom-
+        # ever; asking now keeps what the workers set away from the training.
+        torch.get_num_threads()
+        return workers.submit(self._worked, choose)
+
+    def _worked(self, choose: Choose) -> Samples:
+        began = time.thread_time()
+        try:
+            return choose()
+        finally:
+            with self._lock:
+                self.time.work += time.thread_time() - began
+
+    def _waited(self, wait: Choose) -> Samples:
+        with self._lock:
+            if self._waiting == 0:
+                self._since = time.perf_counter()
+            self._waiting += 1
+        try:
+            return wait()
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                if self._waiting == 0:
+                    self.time.waited += time.perf_counter() - self._since
+
+
+def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
+    """Whether a coreset can be had without a pass of the model over the samples."""
+    if spec.proxy == NONE:
+        return True
+    needs_losses = getattr(plugins.load("selector", spec.selector), "NEEDS_LOSSES", False)
+    return spec.proxy == STATIC and not needs_losses
+
+
+def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Candidates:
+    losses = None if watched is None else watched.gradients.losses.cpu()
+    return Candidates(_space(data, spec, watched), labels=data.labels.cpu(), losses=losses)
 
 
 def _space(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Metric:
@@ -140,11 +229,3 @@ def _build(
         None if spec.proxy == NONE else coreset.gradient_error,
         getattr(coreset, "fell_back", False),
     )
-
-
-def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
-    """Whether a coreset can be had without a pass of the model over the samples."""
-    if spec.proxy == NONE:
-        return True
-    needs_losses = getattr(plugins.load("selector", spec.selector), "NEEDS_LOSSES", False)
-    return spec.proxy == STATIC and not needs_losses

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcore.client.coresets import GRADIENTS_FIRST, Watched, asks_nothing_of_the_model
+from fedcore.client.coresets import GRADIENTS_FIRST, Coresets, Watched, asks_nothing_of_the_model
 from fedcore.client.schedule import BatchSchedule, Samples, schedule
-from fedcore.client.selections import Selections
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
@@ -57,16 +56,16 @@ class Job:
     """An assignment being followed."""
 
     def __init__(
-        self, assignment: Assignment, num_samples: int, batch_size: int, selections: Selections
+        self, assignment: Assignment, num_samples: int, batch_size: int, coresets: Coresets
     ) -> None:
         """Stand before the first phase; later coresets that need no gradients are begun."""
         self.assignment = assignment
         self.full_gradient_error: float | None = None
         self._num_samples = num_samples
         self._batch_size = batch_size
-        self._selections = selections
+        self._coresets = coresets
         self._early = {
-            number: selections.begin(assignment, number)
+            number: coresets.begin(assignment, number)
             for number, phase in enumerate(assignment.plan.phases)
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
@@ -115,7 +114,7 @@ class Job:
                 continue
             pending = self._early.get(number)
             if pending is None:
-                pending = self._selections.begin(assignment, number, watched)
+                pending = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
                     yield Rest(math.ceil(REST * -(-self._num_samples // self._batch_size)))
             samples = pending()

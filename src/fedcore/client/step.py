@@ -67,12 +67,8 @@ def stacked_step(
 ) -> tuple[Tensor, HeadGradients | None]:
     """The same for clients side by side; gives losses [K·B] and what was watched [K·B, ...].
 
-    Args:
-        form: the model's forward pass over clients.
-        stack: the clients' parameters, leaves [K, ...] that are moved in place.
-        batch: their samples; rows of padding show something, too.
-        rule: how far, and whither.
-        width: of the last layer if its gradients are wanted.
+    ``stack`` are leaves [K, ...] that are moved in place; ``width`` is that of the last layer, if
+    its gradients are wanted. Rows of padding show something, too.
     """
     gradients, losses, seen = _gradients(form, stack, batch, width)
     active: Tensor | float = 1.0
@@ -112,13 +108,14 @@ def _directions(
     params: Params, gradients: Sequence[Tensor], rule: StepRule, active: Tensor | float = 1.0
 ) -> list[Tensor]:
     """d of every parameter; clients that are not ``active`` [K] have d = 0, as g = 0."""
+    pull = active * rule.prox_mu
     found = []
     for (name, value), gradient in zip(params.items(), gradients, strict=True):
         d = gradient
         if not _is(rule.scale, 1.0):
             d = _along(rule.scale, d) * d
         if not _is(rule.prox_mu, 0.0):
-            d = d + _along(active * rule.prox_mu, d) * (value - rule.anchor[name])
+            d = d + _along(pull, d) * (value - rule.anchor[name])
         if rule.shift is not None:
             d = d + _along(active, d) * rule.shift[name]
         found.append(d)

@@ -10,7 +10,6 @@ from fedcore.client.executors.block import Block
 from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import Steps
-from fedcore.client.selections import Selections
 from fedcore.task import Task
 from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings
 
@@ -36,7 +35,7 @@ def train(build_client, sizes, plans):
     clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
     task, pool = Task(nn.Linear(3, 2)), Pool(torch.device("cpu"))
     steps = Steps(form_of(task), pool, 0.1, record=False)
-    block = Block(task, TrainingSettings(0.1, 4), Selections(Coresets(clients)), pool, steps)
+    block = Block(task, TrainingSettings(0.1, 4), Coresets(clients), pool, steps)
     assignments = [Assignment(k, plan, 0, 0) for k, plan in enumerate(plans)]
     return block.train(task.initial_params(), assignments, list(clients.values()))
 

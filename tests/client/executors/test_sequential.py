@@ -50,13 +50,13 @@ def test_the_coreset_of_a_network_comes_from_gradients_of_its_first_epoch(
 ):
     client = build_client(20)
     seen = {}
-    build = Coresets.prepare
+    build = Coresets.begin
 
     def spy(self, assignment, phase, watched=None):
         seen[phase] = watched
         return build(self, assignment, phase, watched)
 
-    monkeypatch.setattr(Coresets, "prepare", spy)
+    monkeypatch.setattr(Coresets, "begin", spy)
     spec = CoresetSpec(5, "kmedoids", "last-layer-input")
     run(LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET), client)
     assert seen[0] is None
@@ -68,13 +68,13 @@ def test_collected_gradients_stand_in_the_order_of_the_samples(build_client, mon
     """At learning rate 0 the model stands still, so every row can be computed afresh."""
     client = build_client(9)
     kept = {}
-    build = Coresets.prepare
+    build = Coresets.begin
 
     def spy(self, assignment, phase, watched=None):
         kept[phase] = watched
         return build(self, assignment, phase, watched)
 
-    monkeypatch.setattr(Coresets, "prepare", spy)
+    monkeypatch.setattr(Coresets, "begin", spy)
     task = Task(a_network())
     executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.0, 4))
     params = task.initial_params()

@@ -65,6 +65,30 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind):
                     assert torch.allclose(value, expected[name], atol=1e-5)
 
 
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("kind", ["pull", "scale", "shift"])
+def test_who_moves_up_takes_its_rule_along(build_client, kind, record):
+    """Clients 0 and 2 have no rule of their own: alone, client 3 goes where it went beside them."""
+    task, pool = Task(nn.Linear(3, 2)), Pool(torch.device("cpu"))
+    pool.fill([build_client(30)])
+    asked = assignments(task, 4, kind)
+    tape = Tape(torch.arange(12).view(3, 1, 4), torch.full((3, 1, 4), 0.25))
+    moved = []
+    for first, kept in ((asked, [3, 2]), (asked[3:], [0])):
+        steps = Steps(form_of(task), pool, 0.1, record=record)
+        steps.start(task.initial_params(), first)
+        steps.keep(kept)
+        clients = len(kept)
+        steps.run(
+            Tape(tape.rows.repeat(1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
+        )
+        steps.run(
+            Tape(tape.rows.repeat(1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
+        )
+        moved.append(steps.params_of(0))
+    assert all(torch.allclose(moved[0][n], moved[1][n], atol=1e-6) for n in moved[0])
+
+
 def test_few_different_widths():
     widths = {rounded_up(clients) for clients in range(1, 1001)}
     assert len(widths) < 70

@@ -10,12 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.client.coresets import Watched
+from fedcore.client.coresets import Coresets, Watched
 from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.steps import LONGEST_RUN, Steps, Tape
 from fedcore.client.gradient_error import full_gradient_error
 from fedcore.client.job import Job, Look, Rest, Train, look, loss_sums, watched_at
-from fedcore.client.selections import Selections
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
@@ -64,14 +63,14 @@ class Block:
         self,
         task: Task,
         settings: TrainingSettings,
-        selections: Selections,
+        coresets: Coresets,
         pool: Pool,
         steps: Steps,
     ) -> None:
         """Bind the model, what phases ask for, what holds the samples and what takes the steps."""
         self._task = task
         self._settings = settings
-        self._selections = selections
+        self._coresets = coresets
         self._pool = pool
         self._steps = steps
         self._slots: list[_Client | None] = []
@@ -84,7 +83,7 @@ class Block:
         placed = self._pool.fill(data, [assignment.client_id for assignment in assignments])
         size = self._settings.batch_size
         clients = [
-            _Client(Job(assignment, len(own), size, self._selections), own, first)
+            _Client(Job(assignment, len(own), size, self._coresets), own, first)
             for assignment, (first, own) in zip(assignments, placed, strict=True)
         ]
         self._slots = list(clients)

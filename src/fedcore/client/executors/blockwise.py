@@ -10,7 +10,6 @@ from typing import TypeVar
 import torch
 
 from fedcore.client.coresets import Coresets
-from fedcore.client.selections import Selections
 from fedcore.types import (
     Assignment,
     ClientData,
@@ -38,33 +37,29 @@ class BlockwiseExecutor:
     ) -> None:
         """Bind the data, of which only a block's is looked at while it trains.
 
-        Args:
-            clients: their data.
-            settings: how steps are taken.
-            block: assignments that are trained together at most.
-            threads: blocks that are trained side by side.
-            choosing: threads that choose coresets; 0 chooses where a coreset is taken.
+        ``block`` assignments at most are trained together, ``threads`` blocks side by side, and
+        ``choosing`` threads choose coresets; 0 chooses where a coreset is taken.
         """
         self._clients = clients
         self._settings = settings
         self._block = block
         self._threads = threads
-        self._selections = Selections(Coresets(clients), choosing)
+        self._coresets = Coresets(clients, choosing)
         self._workers: ThreadPoolExecutor | None = None
         self._own = threading.local()
 
     @property
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
-        return self._selections.time
+        return self._coresets.time
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Begin to choose the coresets that these will need, where inputs alone decide."""
-        self._selections.expect(assignments)
+        self._coresets.expect(assignments)
 
     def close(self) -> None:
         """Drop the blocks that no thread has begun, and the coresets likewise."""
-        self._selections.close()
+        self._coresets.close()
         if self._workers is not None:
             self._workers.shutdown(wait=False, cancel_futures=True)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -68,22 +67,20 @@ class LinearExecutor(BlockwiseExecutor):
 
         Of each the longest, so that no thread starts it when the others are done.
         """
-        missing = self._selections.missing(assignment)
+        missing = self._coresets.missing(assignment)
         work = assignment.plan.work(len(self._clients[assignment.client_id]))
         return missing > 0, -missing, -work
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         (assignment,) = assignments
         settings, data = self._settings, self._clients[assignment.client_id]
-        job = Job(assignment, len(data), settings.batch_size, self._selections)
+        job = Job(assignment, len(data), settings.batch_size, self._coresets)
         if not waits_for_gradients(assignment.plan) and not settings.measure_full_gradient:
             return [self._compiled(params, job, data)]
         # Gradient proxies come out of the backward passes of the plain loop.
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
         home = next(iter(params.values())).device
-        here = {name: value.cpu() for name, value in params.items()}
-        update = train_plainly(task, here, job, data.to(torch.device("cpu")), settings)
-        return [replace(update, params={n: v.to(home) for n, v in update.params.items()})]
+        return [train_plainly(task, params, job, data.to(home), settings)]
 
     def _compiled(self, params: Params, job: Job, data: ClientData) -> LocalUpdate:
         from fedcore.client.executors.linear_kernel import train_linear

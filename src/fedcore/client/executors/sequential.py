@@ -41,7 +41,7 @@ class SequentialExecutor(BlockwiseExecutor):
         (assignment,) = assignments
         device = next(iter(params.values())).device
         data = self._clients[assignment.client_id]
-        job = Job(assignment, len(data), self._settings.batch_size, self._selections)
+        job = Job(assignment, len(data), self._settings.batch_size, self._coresets)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             draws = stream(assignment.seed, *assignment.path("model"))
             torch.manual_seed(int(draws.integers(1 << 63)))

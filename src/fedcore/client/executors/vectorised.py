@@ -61,4 +61,4 @@ class VectorisedExecutor(BlockwiseExecutor):
         task, pool = self._task.on(self._device), Pool(self._device)
         record = self._device.type == "cuda"
         steps = Steps(form_of(task), pool, self._settings.learning_rate, record=record)
-        return Block(task, self._settings, self._selections, pool, steps)
+        return Block(task, self._settings, self._coresets, pool, steps)

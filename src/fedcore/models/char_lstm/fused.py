@@ -104,11 +104,7 @@ def fused_lstm(
 ) -> Tensor:
     """Last states [K, B, H] of the last layer for sequences [K, T, B, I], from zeros.
 
-    Args:
-        x: one set of sequences per client.
-        input_weights: of each layer, [K, 4H, I], then [K, 4H, H]; gates in PyTorch's order.
-        hidden_weights: of each layer, [K, 4H, H].
-        biases: of each layer, [K, 4H].
+    Weights of each layer are [K, 4H, I] or [K, 4H, H], biases [K, 4H]; gates in PyTorch's order.
     """
     last: Tensor = _Stack.apply(  # type: ignore[no-untyped-call]
         x, *input_weights, *hidden_weights, *biases

@@ -59,23 +59,12 @@ def forward_wave(
     H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
-    """One wave forward.
+    """One wave forward, for L layers of H units, K clients, T times, B of at most ROWS sequences.
 
-    Args:
-        gates: [L, K, T, B, 4H]; holds the part that does not wait for the recurrence, and takes
-            the gates after their functions.
-        states: [L, K, T + 1, B, H], of which time 0 is given.
-        cells: the same for cell states.
-        hidden_weight: [L, K, 4H, H].
-        input_weight: [L - 1, K, 4H, H]; that of the first layer is in its ``gates``.
-        wave: number of the wave.
-        length: time steps T.
-        batch: sequences B of a client.
-        H: units of a layer.
-        ROWS: at least B, a power of two of at least 16.
-        UNITS: that a program owns.
-        DEPTH: terms of a product at a time.
-        HOW: precision of products.
+    ``gates`` [L, K, T, B, 4H] hold the part that does not wait for the recurrence, and take the
+    gates after their functions; ``states`` and ``cells`` [L, K, T + 1, B, H] are given at time 0.
+    Weights are [L, K, 4H, H], and [L - 1, K, 4H, H] of inputs: that of the first layer is in its
+    gates. A program owns UNITS units and takes DEPTH terms of a product at a time.
     """
     client, layer = tl.program_id(0).to(tl.int64), tl.program_id(2)
     clients = tl.num_programs(0)
@@ -142,17 +131,11 @@ def backward_wave(
     H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
     HOW: tl.constexpr,
 ):  # fmt: skip
-    """One wave back.
+    """One wave back, from slopes ``upstream`` [K, B, H] of the last state of the last layer.
 
-    Args:
-        gates: [L, K, T, B, 4H], after their functions.
-        cells: [L, K, T + 1, B, H].
-        upstream: [K, B, H], slopes of the last state of the last layer.
-        slopes: [L, K, T, B, 4H], written: da.
-        cell_slopes: [L, K, B, H], dc of the step after; zeros at first.
-        hidden_shares: [2, L, K, H / UNITS, B, H]: read from one half, written to the other.
-        input_shares: the same for the layer below.
-        WIDTH: columns of a share at a time; all others as for ``forward_wave``.
+    Written are ``slopes`` [L, K, T, B, 4H], da. ``cell_slopes`` [L, K, B, H] are dc of the step
+    after, zeros at first; ``hidden_shares`` and ``input_shares`` [2, L, K, H / UNITS, B, H] are
+    read from one half and written to the other, WIDTH columns at a time.
     """
     client, layer = tl.program_id(0).to(tl.int64), tl.program_id(2)
     clients, layers = tl.num_programs(0), tl.num_programs(2)

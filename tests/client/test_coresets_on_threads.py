@@ -15,7 +15,6 @@ from fedcore.client.executors import vectorised
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.steps import Steps
 from fedcore.client.executors.vectorised import VectorisedExecutor
-from fedcore.client.selections import Selections
 from fedcore.task import Task
 from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings
 
@@ -95,7 +94,7 @@ def test_slots_at_rest_stay_where_they_are_in_recorded_steps(setting, delays, mo
 def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatch):
     """The choice of a client waits for steps of the others, which come if nobody waits for it."""
     asked, begun, stepped = threading.Event(), threading.Event(), threading.Event()
-    build, begin = coresets_module.build_coreset, Selections.begin
+    build, begin = coresets_module.build_coreset, Coresets.begin
 
     def until_stepped(candidates, *arguments):
         if len(candidates) == 40:
@@ -110,7 +109,7 @@ def test_others_are_trained_while_one_client_chooses(setting, delays, monkeypatc
         return pending
 
     monkeypatch.setattr(coresets_module, "build_coreset", until_stepped)
-    monkeypatch.setattr(Selections, "begin", noted)
+    monkeypatch.setattr(Coresets, "begin", noted)
     from fedcore.client.executors import steps
 
     step = steps.stacked_step
@@ -137,17 +136,17 @@ def test_choices_of_several_clients_are_made_at_once(setting, monkeypatch):
 
     monkeypatch.setattr(coresets_module, "build_coreset", meet)
     _, clients, _ = setting
-    selections = Selections(Coresets(clients), threads=2)
+    coresets = Coresets(clients, threads=2)
     spec = CoresetSpec(4, "uniform", "input")
     plan = LocalPlan((Phase(1, spec),), Path.STATIC_CORESET)
-    pending = [selections.begin(Assignment(k, plan, 0, 0), 0) for k in (0, 1)]
+    pending = [coresets.begin(Assignment(k, plan, 0, 0), 0) for k in (0, 1)]
     assert all(len(choice().indices) == 4 for choice in pending)
 
 
 def test_time_is_kept_and_only_those_who_wait_count(setting, delays):
     delays.update(dict.fromkeys(SIZES, 0.1))
     _, clients, assignments = setting
-    alone, beside = Selections(Coresets(clients)), Selections(Coresets(clients), threads=1)
+    alone, beside = Coresets(clients), Coresets(clients, threads=1)
     alone.begin(assignments[4], 0)()
     assert 0.1 <= alone.time.waited < 1
     assert 0 < alone.time.work < alone.time.waited  # sleep is no work
@@ -160,23 +159,23 @@ def test_time_is_kept_and_only_those_who_wait_count(setting, delays):
 def test_two_who_wait_at_once_wait_once(setting, delays):
     delays.update(dict.fromkeys(SIZES, 0.5))
     _, clients, assignments = setting
-    selections = Selections(Coresets(clients))
+    coresets = Coresets(clients)
     threads = [
-        threading.Thread(target=selections.begin(assignments[k], phase))
+        threading.Thread(target=coresets.begin(assignments[k], phase))
         for k, phase in ((2, 1), (4, 0))
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 0.5 <= selections.time.waited < 0.9
+    assert 0.5 <= coresets.time.waited < 0.9
 
 
 def test_a_phase_on_everything_takes_no_time(setting):
     _, clients, assignments = setting
-    selections = Selections(Coresets(clients))
-    assert len(selections.begin(assignments[0], 0)().indices) == SIZES[0]
-    assert (selections.time.work, selections.time.waited) == (0, 0)
+    coresets = Coresets(clients)
+    assert len(coresets.begin(assignments[0], 0)().indices) == SIZES[0]
+    assert (coresets.time.work, coresets.time.waited) == (0, 0)
 
 
 def test_a_choice_that_fails_says_so(setting, monkeypatch):
@@ -228,31 +227,30 @@ def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
 
     monkeypatch.setattr(coresets_module, "build_coreset", noted)
     _, clients, assignments = setting
-    coresets = Coresets(clients)
-    selections = Selections(coresets, threads=1)
-    assert [selections.missing(one) for one in assignments] == [0, 0, 64, 0, 80, 0]
-    selections.expect(assignments)
+    coresets = Coresets(clients, threads=1)
+    assert [coresets.missing(one) for one in assignments] == [0, 0, 64, 0, 80, 0]
+    coresets.expect(assignments)
     later = LocalPlan((Phase(1, dataclasses.replace(STATIC, budget=7)),), Path.STATIC_CORESET)
-    selections.expect([Assignment(5, later, 1, 0)])
-    selections.expect(assignments)
-    found = [selections.begin(assignments[k], phase)() for k, phase in ((2, 1), (4, 0))]
-    last = selections.begin(Assignment(5, later, 1, 0), 0)()
+    coresets.expect([Assignment(5, later, 1, 0)])
+    coresets.expect(assignments)
+    found = [coresets.begin(assignments[k], phase)() for k, phase in ((2, 1), (4, 0))]
+    last = coresets.begin(Assignment(5, later, 1, 0), 0)()
     assert made == [80, 64, 33]
     assert (len(found[0].indices), len(last.indices)) == (5, 7)
-    assert not any(selections.missing(one) for one in assignments)
-    assert coresets.prepare(assignments[2], 1)() is found[0]
+    assert not any(coresets.missing(one) for one in assignments)
+    assert coresets.begin(assignments[2], 1)() is found[0]
 
 
 def test_without_threads_nothing_is_begun(setting):
     _, clients, assignments = setting
-    selections = Selections(Coresets(clients))
-    selections.expect(assignments)
-    assert selections.missing(assignments[2]) == 64
+    coresets = Coresets(clients)
+    coresets.expect(assignments)
+    assert coresets.missing(assignments[2]) == 64
 
 
 def test_a_choice_that_fails_is_tried_again(setting, monkeypatch):
     _, clients, assignments = setting
-    selections = Selections(Coresets(clients), threads=1)
+    coresets = Coresets(clients, threads=1)
     build = coresets_module.build_coreset
 
     def fail(*arguments):
@@ -260,9 +258,9 @@ def test_a_choice_that_fails_is_tried_again(setting, monkeypatch):
 
     monkeypatch.setattr(coresets_module, "build_coreset", fail)
     with pytest.raises(ValueError, match="no"):
-        selections.begin(assignments[4], 0)()
+        coresets.begin(assignments[4], 0)()
     monkeypatch.setattr(coresets_module, "build_coreset", build)
-    assert len(selections.begin(assignments[4], 0)().indices) == 5
+    assert len(coresets.begin(assignments[4], 0)().indices) == 5
 
 
 def test_closing_drops_what_no_thread_has_begun_and_waits_for_nothing(setting, monkeypatch):
@@ -278,11 +276,11 @@ def test_closing_drops_what_no_thread_has_begun_and_waits_for_nothing(setting, m
     monkeypatch.setattr(coresets_module, "build_coreset", held)
     _, clients, assignments = setting
     before = set(threading.enumerate())
-    selections = Selections(Coresets(clients), threads=1)
-    selections.expect(assignments)
-    late = selections.begin(assignments[2], 1)
+    coresets = Coresets(clients, threads=1)
+    coresets.expect(assignments)
+    late = coresets.begin(assignments[2], 1)
     assert begun.wait(20)
-    selections.close()
+    coresets.close()
     with pytest.raises(CancelledError):
         late()
     gate.set()
