@@ -5,29 +5,28 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.client.coresets import Coresets, Watched
-from fedcore.client.job import (
-    Job,
-    Look,
-    Rest,
-    Train,
-    look,
-    loss_sums,
-    phase_schedule,
-    waits_for_gradients,
-)
+from fedcore.client.coresets import Coresets
+from fedcore.client.job import Job, Rest, Train, loss_sums, phase_schedule, waits_for_gradients
 from fedcore.client.schedule import Samples
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.errors import BadOption
 from fedcore.task import Task
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    CoresetSpec,
+    LocalPlan,
+    Path,
+    Phase,
+    TrainingSettings,
+)
 
 BY_INPUTS = CoresetSpec(3, "kmedoids", "input")
 BY_GRADIENTS = CoresetSpec(4, "kmedoids", "logits")
 DRAWN = CoresetSpec(2, "uniform-plain", "none")
-WATCHED = Watched(
-    HeadGradients(torch.zeros(20, 2), torch.zeros(20, 3), torch.zeros(20)), torch.zeros(2, 3), True
-)
+TASK = Task(nn.Linear(3, 2))
+PARAMS = TASK.initial_params()
+SEEN = HeadGradients(torch.zeros(20, 2), torch.zeros(20, 3), torch.zeros(20))
 
 
 class Choices:
@@ -51,50 +50,65 @@ class Choices:
         return take
 
 
-def a_job(*phases, num_samples=20, batch_size=4):
+def a_job(*phases, num_samples=20, measure=False):
     choices = Choices(num_samples)
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(num_samples, 3, generator=draw), torch.arange(num_samples) % 2
     assignment = Assignment(7, LocalPlan(phases, Path.CORESET), base_version=3, seed=1)
-    return Job(assignment, num_samples, batch_size, choices), choices
+    settings = TrainingSettings(0.1, 4, measure_full_gradient=measure)
+    return Job(assignment, TASK, ClientData(x, y), settings, choices), choices
+
+
+def end(job):
+    while job.next(PARAMS) is not None:
+        pass
 
 
 def test_everything_then_a_coreset_by_its_gradients():
     job, choices = a_job(Phase(1), Phase(3, BY_GRADIENTS), num_samples=130)
-    first = job.next()
+    first = job.next(PARAMS)
     assert isinstance(first, Train)
-    assert (len(first.tape), first.watch, first.first_epoch, first.coreset) == (33, True, 33, None)
+    assert (len(first.tape), first.watch, first.first_epoch) == (33, True, 33)
     assert choices.begun == [(0, None)]
     # 130 samples in batches of 4 are 33 steps, an eighth of which is 4.1.
-    assert job.next(WATCHED) == Rest(5)
-    assert choices.begun == [(0, None), (1, WATCHED)]
+    now = {name: value + 1 for name, value in PARAMS.items()}
+    assert job.next(now, SEEN) == Rest(5)
+    phase, watched = choices.begun[1]
+    assert (phase, watched.gradients, watched.bias) == (1, SEEN, True)
+    assert torch.equal(watched.weight, now["weight"])
+    now["weight"].zero_()  # what moves on in place does not move what was seen
+    assert not torch.equal(watched.weight, now["weight"])
     assert choices.taken == [0]  # who rests does not wait yet
-    second = job.next()
+    second = job.next(PARAMS)
     assert (len(second.tape), second.watch, second.first_epoch) == (3, False, 0)
-    assert second.coreset.indices.tolist() == [0, 1, 2, 3]
-    assert job.next() is None
+    assert sorted(second.tape.index[0].tolist()) == [0, 1, 2, 3]
+    assert job.next(PARAMS) is None
 
 
 def test_what_needs_no_gradients_is_begun_at_once_and_nobody_rests_for_it():
     job, choices = a_job(Phase(2), Phase(1, BY_INPUTS), Phase(1, DRAWN))
     assert choices.begun == [(1, None), (2, None)]
-    found = [job.next() for _ in range(4)]
+    found = [job.next(PARAMS) for _ in range(4)]
     assert [type(one) for one in found] == [Train, Train, Train, type(None)]
     assert [one.watch for one in found[:3]] == [False] * 3
     assert choices.taken == [0, 1, 2]
 
 
 def test_a_first_coreset_is_rested_for_unless_it_is_drawn():
-    assert isinstance(a_job(Phase(2, BY_INPUTS))[0].next(), Rest)
-    assert isinstance(a_job(Phase(2, DRAWN))[0].next(), Train)
+    assert isinstance(a_job(Phase(2, BY_INPUTS))[0].next(PARAMS), Rest)
+    assert isinstance(a_job(Phase(2, DRAWN))[0].next(PARAMS), Train)
 
 
-def test_a_look_hands_its_gradients_on_and_takes_no_steps():
-    job, choices = a_job(Phase(1, forward_price=0.3), Phase(2, BY_GRADIENTS))
-    assert job.next() == Look()
-    assert isinstance(job.next(WATCHED), Rest)
-    assert choices.begun == [(1, WATCHED)]
-    train = job.next()
-    assert train.first_epoch == 1
-    assert job.next() is None
+def test_a_look_is_one_pass_over_everything_in_order_and_takes_no_steps():
+    job, choices = a_job(Phase(1, forward_price=0.3), Phase(2, BY_GRADIENTS), num_samples=300)
+    assert isinstance(job.next(PARAMS), Rest)
+    ((phase, watched),) = choices.begun
+    assert phase == 1
+    x, y = job._data.take(slice(None))
+    expected = torch.softmax(TASK.logits(PARAMS, x), dim=1) - nn.functional.one_hot(y, 2)
+    assert torch.allclose(watched.gradients.residuals, expected, atol=1e-6)
+    assert job.next(PARAMS).first_epoch == 1
+    assert job.next(PARAMS) is None
     answer = job.answer({})
     assert (answer.steps, answer.loss_count) == (2, 4)
 
@@ -103,28 +117,32 @@ def test_a_look_hands_its_gradients_on_and_takes_no_steps():
 def test_gradients_come_of_one_epoch_on_everything_alone(phases):
     job, _ = a_job(*phases, Phase(1, BY_GRADIENTS))
     with pytest.raises(BadOption, match="right behind one epoch on everything"):
-        job.next()
+        job.next(PARAMS)
 
 
 def test_the_answer():
     job, _ = a_job(Phase(2), Phase(3, BY_INPUTS), num_samples=10)
-    while job.next() is not None:
-        pass
+    end(job)
     job.note_losses(torch.tensor([1.5, 2.25], dtype=torch.float64))
     job.note_losses(torch.tensor([0.5, 0.25], dtype=torch.float64))
-    job.full_gradient_error = 0.125
     answer = job.answer({"w": torch.ones(1)})
     assert (answer.client_id, answer.num_samples, answer.base_version) == (7, 10, 3)
     assert answer.steps == 2 * 3 + 3
     assert (answer.loss_sum, answer.loss_square_sum, answer.loss_count) == (2.0, 2.5, 10)
     assert (answer.coreset_size, answer.gradient_error, answer.fell_back) == (3, 0.25, True)
-    assert answer.full_gradient_error == 0.125
+    assert answer.full_gradient_error is None
     assert answer.params["w"].item() == 1
+
+
+def test_the_error_on_the_whole_gradient_is_measured_where_asked_for():
+    job, _ = a_job(Phase(1), Phase(1, BY_INPUTS), measure=True)
+    end(job)
+    assert job.answer({}).full_gradient_error > 0
 
 
 def test_nothing_of_a_coreset_is_said_where_there_was_none():
     job, _ = a_job(Phase(1))
-    job.next()
+    job.next(PARAMS)
     answer = job.answer({})
     assert (answer.coreset_size, answer.gradient_error, answer.fell_back) == (None, None, False)
 
@@ -152,17 +170,6 @@ def test_a_schedule_is_another_one_for_every_version_phase_client_and_repeat():
     others = [{"client": 1}, {"version": 1}, {"phase": 1}, {"repeat": 1}]
     assert order() == order()
     assert all(order(**other) != order() for other in others)
-
-
-def test_a_look_is_one_pass_in_the_order_of_the_samples(build_client):
-    task, data = Task(nn.Linear(3, 2)), build_client(300)
-    params = task.initial_params()
-    seen = look(task, params, data)
-    expected = torch.softmax(task.logits(params, data.x), dim=1)
-    expected = expected - nn.functional.one_hot(data.y, 2)
-    assert torch.allclose(seen.gradients.residuals, expected, atol=1e-6)
-    params["weight"].zero_()  # what moves on in place does not move what was seen
-    assert seen.weight.abs().sum() > 0
 
 
 def test_sums_of_losses_are_exact_and_of_the_last_axis():

@@ -7,20 +7,29 @@ and what the answer says is decided here, once for all of them (Algorithm 1, lin
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fedcore.client.coresets import GRADIENTS_FIRST, Coresets, Watched, asks_nothing_of_the_model
+from fedcore.client.gradient_error import full_gradient_error
 from fedcore.client.schedule import BatchSchedule, Samples, schedule
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.task import Task
-from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, Phase
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    LocalPlan,
+    LocalUpdate,
+    Params,
+    Phase,
+    TrainingSettings,
+)
 
 LOOK_CHUNK = 128  # samples of a forward-only pass at a time: it changes no result
 
@@ -37,12 +46,6 @@ class Train:
     tape: BatchSchedule
     watch: bool
     first_epoch: int  # steps from the beginning whose losses are to be noted
-    coreset: Samples | None  # what it is the tape of, unless of everything
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Pass forward over everything and hand back what was seen (section 4.4 b)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +59,39 @@ class Job:
     """An assignment being followed."""
 
     def __init__(
-        self, assignment: Assignment, num_samples: int, batch_size: int, coresets: Coresets
+        self,
+        assignment: Assignment,
+        task: Task,
+        data: ClientData,
+        settings: TrainingSettings,
+        coresets: Coresets,
     ) -> None:
         """Stand before the first phase; later coresets that need no gradients are begun."""
         self.assignment = assignment
-        self.full_gradient_error: float | None = None
-        self._num_samples = num_samples
-        self._batch_size = batch_size
+        self._task = task
+        self._data = data
+        self._settings = settings
         self._coresets = coresets
         self._early = {
             number: coresets.begin(assignment, number)
             for number, phase in enumerate(assignment.plan.phases)
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
-        self._coreset: Samples | None = None
-        self._steps = 0
         self._loss_sums: list[Tensor] = []
-        self._loss_count = 0
+        self._answer = LocalUpdate(
+            assignment.client_id, {}, len(data), base_version=assignment.base_version
+        )
         self._way = self._follow()
 
-    def next(self, watched: Watched | None = None) -> Train | Look | Rest | None:
-        """What to do now, given what the last thing to do has shown; None at the end."""
-        try:
-            return self._way.send(watched)
-        except StopIteration:
-            return None
+    def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
+        """What to do now; None at the end.
+
+        Args:
+            params: the client's own, now; they do not move while it rests.
+            seen: last-layer gradients of all samples in order, if they were to be watched.
+        """
+        self._params, self._seen = params, seen
+        return next(self._way, None)
 
     def note_losses(self, sums: Tensor) -> None:
         """Add (Σ L, Σ L²) [2] of steps of the first epoch; they may lie on a device."""
@@ -89,43 +100,57 @@ class Job:
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
         sums = torch.stack(self._loss_sums).sum(0).tolist() if self._loss_sums else (0.0, 0.0)
-        coreset = self._coreset
-        return LocalUpdate(
-            self.assignment.client_id,
-            params,
-            self._num_samples,
-            base_version=self.assignment.base_version,
-            steps=self._steps,
-            loss_sum=sums[0],
-            loss_square_sum=sums[1],
-            loss_count=self._loss_count,
-            fell_back=coreset is not None and coreset.fell_back,
-            coreset_size=None if coreset is None else len(coreset.indices),
-            gradient_error=None if coreset is None else coreset.gradient_error,
-            full_gradient_error=self.full_gradient_error,
-        )
+        return replace(self._answer, params=params, loss_sum=sums[0], loss_square_sum=sums[1])
 
-    def _follow(self) -> Generator[Train | Look | Rest, Watched | None, None]:
+    def _follow(self) -> Iterator[Train | Rest]:
         assignment, phases = self.assignment, self.assignment.plan.phases
+        size, batch_size = len(self._data), self._settings.batch_size
         watched: Watched | None = None
         for number, phase in enumerate(phases):
             if phase.forward_price is not None:
-                watched = yield Look()
+                watched = self._look()
                 continue
-            pending = self._early.get(number)
-            if pending is None:
-                pending = self._coresets.begin(assignment, number, watched)
+            choose = self._early.get(number)
+            if choose is None:
+                choose = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
-                    yield Rest(math.ceil(REST * -(-self._num_samples // self._batch_size)))
-            samples = pending()
+                    yield Rest(math.ceil(REST * -(-size // batch_size)))
+            samples = choose()
             if phase.coreset is not None:
-                self._coreset = samples
-            tape = phase_schedule(assignment, number, samples, self._batch_size)
-            epoch = 0 if self._steps else -(-len(samples.indices) // self._batch_size)
-            self._loss_count += int((tape.coefficient[:epoch] > 0).sum())
-            self._steps += len(tape)
-            coreset = None if phase.coreset is None else samples
-            watched = yield Train(tape, _yields_gradients(phases, number), epoch, coreset)
+                self._note_coreset(samples)
+            tape = phase_schedule(assignment, number, samples, batch_size)
+            before = self._answer
+            first_epoch = 0 if before.steps else -(-len(samples.indices) // batch_size)
+            met = int((tape.coefficient[:first_epoch] > 0).sum())
+            self._answer = replace(
+                before, steps=before.steps + len(tape), loss_count=before.loss_count + met
+            )
+            yield Train(tape, _yields_gradients(phases, number), first_epoch)
+            watched = None if self._seen is None else self._watched(self._seen)
+
+    def _look(self) -> Watched:
+        """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
+        starts = range(0, len(self._data), LOOK_CHUNK)
+        batches = (self._data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
+        return self._watched(head_gradients(self._task, self._params, batches))
+
+    def _watched(self, gradients: HeadGradients) -> Watched:
+        """With the last layer's weight, copied: parameters may move on in place."""
+        weight = self._task.head_weight(self._params).detach().clone()
+        return Watched(gradients, weight, self._task.head_has_bias)
+
+    def _note_coreset(self, samples: Samples) -> None:
+        """Its size and its ε; on the whole model only where asked for."""
+        full = None
+        if self._settings.measure_full_gradient:
+            full = full_gradient_error(self._task, self._params, self._data, samples)
+        self._answer = replace(
+            self._answer,
+            fell_back=samples.fell_back,
+            coreset_size=len(samples.indices),
+            gradient_error=samples.gradient_error,
+            full_gradient_error=full,
+        )
 
 
 def _yields_gradients(phases: Sequence[Phase], number: int) -> bool:
@@ -154,18 +179,6 @@ def phase_schedule(
     """The batches of one phase, from the random stream that belongs to it."""
     draws = stream(assignment.seed, *assignment.path("shuffle", phase))
     return schedule(samples, assignment.plan.phases[phase].epochs, batch_size, draws)
-
-
-def look(task: Task, params: Params, data: ClientData) -> Watched:
-    """A forward pass on everything, for the last layer's gradients alone."""
-    starts = range(0, len(data), LOOK_CHUNK)
-    batches = (data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
-    return watched_at(task, params, head_gradients(task, params, batches))
-
-
-def watched_at(task: Task, params: Params, gradients: HeadGradients) -> Watched:
-    """Gradients and the last layer's weight, copied: parameters may move on in place."""
-    return Watched(gradients, task.head_weight(params).detach().clone(), task.head_has_bias)
 
 
 def loss_sums(losses: Tensor) -> Tensor:

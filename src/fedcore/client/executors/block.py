@@ -10,11 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.client.coresets import Coresets, Watched
+from fedcore.client.coresets import Coresets
 from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.steps import LONGEST_RUN, Steps, Tape
-from fedcore.client.gradient_error import full_gradient_error
-from fedcore.client.job import Job, Look, Rest, Train, look, loss_sums, watched_at
+from fedcore.client.job import Job, Rest, Train, loss_sums
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
@@ -28,7 +27,6 @@ class _Client:
     """A job in a slot: how far it is on its tape, how long it rests, what it has seen."""
 
     job: Job
-    data: ClientData
     first_row: int  # of its samples in the pool
     train: Train | None = None
     position: int = 0
@@ -81,9 +79,8 @@ class Block:
         """Train every assignment from ``params``; answers lie where those do."""
         home = next(iter(params.values())).device
         placed = self._pool.fill(data, [assignment.client_id for assignment in assignments])
-        size = self._settings.batch_size
         clients = [
-            _Client(Job(assignment, len(own), size, self._coresets), own, first)
+            _Client(Job(assignment, self._task, own, self._settings, self._coresets), first)
             for assignment, (first, own) in zip(assignments, placed, strict=True)
         ]
         self._slots = list(clients)
@@ -105,27 +102,16 @@ class Block:
         """Whether a client has steps to take or to rest; one at the end of its tape goes on."""
         if client.remaining or client.rest:
             return True
-        params = self._steps.params_of(slot)  # its own, now; they do not move while it rests
-        watched: Watched | None = None
+        seen = None
         if client.seen:
-            gradients = HeadGradients.gather(client.seen, torch.cat(client.order))
-            watched = watched_at(self._task, params, gradients)
+            seen = HeadGradients.gather(client.seen, torch.cat(client.order))
             client.seen, client.order = [], []
-        while (now := client.job.next(watched)) is not None:
-            watched = None
-            if isinstance(now, Look):  # one client's samples fill a device
-                watched = look(self._task, params, client.data)
-            elif isinstance(now, Rest):
-                client.rest = now.steps
-                return True
-            else:
-                if now.coreset is not None and self._settings.measure_full_gradient:
-                    client.job.full_gradient_error = full_gradient_error(
-                        self._task, params, client.data, now.coreset
-                    )
-                client.train, client.position = now, 0
-                return True
-        return False
+        now = client.job.next(self._steps.params_of(slot), seen)
+        if isinstance(now, Rest):
+            client.rest = now.steps
+        else:
+            client.train, client.position = now, 0
+        return now is not None
 
     def _compact(self, active: int) -> None:
         if active <= CROWD * len(self._slots):

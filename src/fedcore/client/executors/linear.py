@@ -74,13 +74,13 @@ class LinearExecutor(BlockwiseExecutor):
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         (assignment,) = assignments
         settings, data = self._settings, self._clients[assignment.client_id]
-        job = Job(assignment, len(data), settings.batch_size, self._coresets)
-        if not waits_for_gradients(assignment.plan) and not settings.measure_full_gradient:
-            return [self._compiled(params, job, data)]
-        # Gradient proxies come out of the backward passes of the plain loop.
+        data = data.to(next(iter(params.values())).device)
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
-        home = next(iter(params.values())).device
-        return [train_plainly(task, params, job, data.to(home), settings)]
+        job = Job(assignment, task, data, settings, self._coresets)
+        if waits_for_gradients(assignment.plan) or settings.measure_full_gradient:
+            # Gradient proxies come out of the backward passes of the plain loop.
+            return [train_plainly(task, params, job, data, settings)]
+        return [self._compiled(params, job, data)]
 
     def _compiled(self, params: Params, job: Job, data: ClientData) -> LocalUpdate:
         from fedcore.client.executors.linear_kernel import train_linear
@@ -88,7 +88,7 @@ class LinearExecutor(BlockwiseExecutor):
         plan, shift = job.assignment.plan, job.assignment.shift
         # Phases are one tape: none of them waits for the model.
         phases: list[Train] = []
-        while (now := job.next()) is not None:
+        while (now := job.next(params)) is not None:
             phases += [now] if isinstance(now, Train) else []
         weight, bias = (params[name].cpu().numpy().copy() for name in self._names)
         shift_weight, shift_bias = np.empty((0, 0), np.float32), np.empty(0, np.float32)

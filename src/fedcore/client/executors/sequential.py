@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedcore.client.coresets import Watched
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.gradient_error import full_gradient_error
-from fedcore.client.job import Job, Look, Train, look, loss_sums, watched_at
+from fedcore.client.job import Job, Train, loss_sums
 from fedcore.client.schedule import BatchSchedule
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
@@ -40,12 +38,12 @@ class SequentialExecutor(BlockwiseExecutor):
         """
         (assignment,) = assignments
         device = next(iter(params.values())).device
-        data = self._clients[assignment.client_id]
-        job = Job(assignment, len(data), self._settings.batch_size, self._coresets)
+        data = self._clients[assignment.client_id].to(device)
+        job = Job(assignment, self._task, data, self._settings, self._coresets)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             draws = stream(assignment.seed, *assignment.path("model"))
             torch.manual_seed(int(draws.integers(1 << 63)))
-            return [train_plainly(self._task, params, job, data.to(device), self._settings)]
+            return [train_plainly(self._task, params, job, data, self._settings)]
 
 
 def train_plainly(
@@ -56,17 +54,11 @@ def train_plainly(
     if shift is not None:
         shift = {name: value.to(params[name].device) for name, value in shift.items()}
     rule = StepRule(settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
-    watched: Watched | None = None
-    while (now := job.next(watched)) is not None:
-        watched = None
-        if isinstance(now, Look):
-            watched = look(task, params, data)
-        elif isinstance(now, Train):
-            if now.coreset is not None and settings.measure_full_gradient:
-                job.full_gradient_error = full_gradient_error(task, params, data, now.coreset)
+    seen: HeadGradients | None = None
+    while (now := job.next(params, seen)) is not None:
+        if isinstance(now, Train):
             params, losses, seen = _walk(task, params, rule, data, now)
             job.note_losses(loss_sums(losses))
-            watched = None if seen is None else watched_at(task, params, seen)
     return job.answer(params)
 
 
