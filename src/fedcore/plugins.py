@@ -12,6 +12,7 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -37,9 +38,12 @@ def load(kind: str, name: str) -> ModuleType:
     """Import the plug-in ``name``, or the user's file when ``name`` ends in ``.py``."""
     if name.endswith(".py"):
         return _load_file(kind, Path(name))
+    path = f"{KINDS[kind]}.{name.replace('-', '_')}"
+    if path in sys.modules and "_" not in name:  # asked for before: no folder need be read
+        return sys.modules[path]
     if name not in names(kind):
         raise UnknownPlugin(unknown(kind, name, names(kind)))
-    return importlib.import_module(f"{KINDS[kind]}.{name.replace('-', '_')}")
+    return importlib.import_module(path)
 
 
 def summary(kind: str, name: str) -> str:

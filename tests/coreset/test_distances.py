@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedcore.coreset.distances import (
+from fedcore.coreset.metric import (
     blocks,
     distances,
     gradient_error,

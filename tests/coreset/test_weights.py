@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedcore.coreset import distances
+from fedcore.coreset import metric as distances
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.weights import equal_weights, nearest_counts
 

@@ -59,7 +59,9 @@ def select_coreset(
         selector: a name ('fedcore list' shows them) or a path to a .py file.
         seed: of selectors that draw.
         start: indices of an earlier coreset to begin with (k-medoids).
-        seconds: wall-clock limit (k-medoids); the best answer so far when it is spent.
+        seconds: wall-clock limit (k-medoids): the best choice so far when it is spent, and then
+            everybody's nearest chosen sample, for which it may take longer; at the worst, samples
+            drawn at random.
         assignment: whether to say which chosen sample stands for each sample, where the selector
             counts samples for one another.
 
@@ -91,7 +93,12 @@ def select_coreset(
 def _numpy(found: Coreset) -> Coreset[NDArray[Any]]:
     kept = None if found.assignment is None else found.assignment.numpy()
     return Coreset(
-        found.indices.numpy(), found.weights.numpy(), found.objective, found.gradient_error, kept
+        found.indices.numpy(),
+        found.weights.numpy(),
+        found.objective,
+        found.gradient_error,
+        kept,
+        found.fell_back,
     )
 
 

@@ -1,0 +1,124 @@
+"""The torch path: FasterPAM in tensor operations alone, where numba is missing; on any device.
+
+Chunks of candidates against all points: for a whole chunk the change that each would bring
+(``swaps`` has the equation), then those that seem to help one by one, each weighed again, for the
+swaps before it may have changed its worth. Sums over clusters are taken in 64-bit integers: those
+do not depend on the order of the additions, so a seed gives one answer on a GPU, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcore.coreset.medoids.problem import Medoids, Over
+from fedcore.coreset.metric import Metric, distances
+
+CHUNK = 1 << 21  # distances computed at a time
+UNITS = 2.0**52  # that the objective is counted in where it is summed up in whole numbers
+
+
+class Plain:
+    """Points, their medoids and everybody's nearest two."""
+
+    def __init__(self, metric: Metric, weights: Tensor, labels: Tensor | None, start: Tensor) -> None:
+        self.metric, self.weights, self.labels = metric, weights.double(), labels
+        self.medoids = start.clone()
+        everyone = torch.arange(len(metric), device=start.device)
+        self.chunks = torch.split(everyone, max(1, CHUNK // len(metric)))
+        self.far = 2.0 * float(distances(metric, slice(None), everyone[:1]).max()) + 1e-30
+        if labels is not None:
+            self.far *= 2 * len(metric)  # a label without a medoid must cost more than all else
+        self.near = torch.empty_like(everyone)  # slots
+        self.second = torch.empty_like(everyone)
+        self.near_distance, self.second_distance = self.weights.clone(), self.weights.clone()
+        for part in torch.split(everyone, max(1, CHUNK // len(start))):
+            self._assign(part)
+
+    def between(self, first: Tensor, second: Tensor | slice) -> Tensor:
+        """Return distances [a, b] in float64; those between labels exceed all others together."""
+        found = distances(self.metric, first, second).double()
+        if self.labels is None:
+            return found
+        same = self.labels[first][:, None] == self.labels[second][None]
+        return torch.where(same, found, self.far)
+
+    def _assign(self, points: Tensor) -> None:
+        """Find the two nearest medoids of some points; ties go to the lower slot."""
+        reach = self.between(points, self.medoids)
+        near_distance, near = _least(reach)
+        reach[torch.arange(len(points), device=reach.device), near] = self.far
+        second_distance, second = _least(reach)
+        self.near[points], self.near_distance[points] = near, near_distance
+        self.second[points], self.second_distance[points] = second, second_distance
+
+    def total(self) -> float:
+        """Return Σ_j w_j d_j."""
+        return float((self.weights * self.near_distance).sum())
+
+    def changes(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the slot that each candidate should take, and the change, from distances [c, n]."""
+        near, second, k = self.near_distance, self.second_distance, len(self.medoids)
+        shared = (self.weights * (reach - near).clamp(max=0)).sum(1)
+        saved = self.weights * (torch.maximum(reach, near) - second).clamp(max=0)
+        both = torch.cat((saved, (self.weights * (second - near))[None]))
+        scale = UNITS / max(float(both.abs().sum(1).max()), 1e-300)
+        sums = torch.zeros(len(both), k, dtype=torch.int64, device=reach.device)
+        sums.index_add_(1, self.near, (both * scale).round().long())
+        change, slot = _least((sums[:-1] + sums[-1]).double() / scale)
+        return slot, change + shared
+
+    def swap(self, slot: int, candidate: int, reach: Tensor) -> None:
+        """Put a candidate with distances [n] into a slot."""
+        self.medoids[slot] = candidate
+        stale = (self.near == slot) | (self.second == slot)
+        nearer = (reach < self.near_distance) & ~stale
+        nearest = torch.full_like(self.near, slot)
+        second = (reach < self.second_distance) & ~stale & ~nearer
+        self.second = torch.where(nearer, self.near, torch.where(second, nearest, self.second))
+        self.second_distance = torch.where(
+            nearer, self.near_distance, torch.where(second, reach, self.second_distance)
+        )
+        self.near = torch.where(nearer, nearest, self.near)
+        self.near_distance = torch.where(nearer, reach, self.near_distance)
+        for part in torch.split(stale.nonzero()[:, 0], max(1, CHUNK // len(self.medoids))):
+            self._assign(part)
+
+
+def _least(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the least of each row and where it stands first, on any device."""
+    least = values.min(dim=1).values
+    return least, (values == least[:, None]).int().argmax(dim=1)
+
+
+def solve_plain(
+    metric: Metric,
+    weights: Tensor,
+    labels: Tensor | None,
+    start: Tensor,
+    over: Over | None = None,
+) -> Medoids:
+    """Swap from ``start`` until a pass over all candidates changes nothing, or the time is up."""
+    state = Plain(metric, weights, labels, start)
+    swaps, quiet, turn = 0, 0, 0
+    while quiet < len(state.chunks) and not (over is not None and over()):
+        candidates = state.chunks[turn % len(state.chunks)]
+        turn, quiet = turn + 1, quiet + 1
+        reach, least = state.between(candidates, slice(None)), -1e-9 * state.total()
+        _, change = state.changes(reach)
+        change[torch.isin(candidates, state.medoids)] = 0.0
+        for row in (change < least).nonzero()[:, 0].tolist():
+            slot, gain = state.changes(reach[row : row + 1])
+            if float(gain) < least:
+                state.swap(int(slot), int(candidates[row]), reach[row])
+                swaps, quiet = swaps + 1, 0
+    medoids, order = state.medoids.sort()
+    final = Plain(metric, weights, labels, medoids)
+    return Medoids(
+        medoids.cpu().numpy(),
+        final.near.cpu().numpy().astype(np.int64),
+        "torch",
+        swaps=swaps,
+        finished=quiet >= len(state.chunks),
+    )
