@@ -6,6 +6,7 @@ import logging
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from fedcore import plugins
@@ -63,8 +64,8 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
             f"gave {chosen} samples with {len(weights)} weights; "
             f"it must give 1 to {budget}, with a weight each"
         )
-    least, most = int(indices.min()), int(indices.max())
-    if not 0 <= least <= most < size or len(torch.unique(indices)) < chosen:
+    names = indices.cpu().numpy()
+    if not 0 <= names.min() <= names.max() < size or len(np.unique(names)) < chosen:
         return f"must give different indices from 0 to {size - 1}"
     total = float(weights.sum())
     if not bool((weights > 0).all()) or not math.isclose(total, size, rel_tol=1e-3):

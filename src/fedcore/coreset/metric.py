@@ -71,8 +71,7 @@ def as_rows(values: Array, name: str) -> Tensor:
 def _native(values: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.floating]:
     more = values.dtype.itemsize > 4 or (values.dtype.kind in "iu" and values.dtype.itemsize == 4)
     kind = np.float64 if more else np.float32
-    with np.errstate(over="ignore"):  # too large for float32 becomes inf, and is reported as such
-        return np.ascontiguousarray(values, dtype=kind)
+    return np.ascontiguousarray(values, dtype=kind)
 
 
 def _far_from_zero(rows: Tensor) -> bool:
@@ -201,6 +200,8 @@ def pair_distances(space: Metric, first: Tensor, second: Tensor) -> Tensor:
     """Return the distances [m] of paired samples, from differences, in float64."""
     width = sum(max(1, factor.shape[1]) for factor in space.factors if factor is not None)
     size = max(1, PIECE // width if first.device.type == "cpu" else len(first))
+    if len(first) <= size:
+        return _between(space, first, second)
     pairs = zip(torch.split(first, size), torch.split(second, size), strict=True)
     return torch.cat([_between(space, one, other) for one, other in pairs])
 
@@ -265,6 +266,9 @@ def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> T
 def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None = None) -> Tensor:
     """Σ_k δ_k g_k, flattened, in float64; weights left out are one."""
     first, second = space.factors
+    if second is None and weights is None:  # in pieces, or doubles would need memory of their own
+        parts = torch.split(first[indices], max(1, 8 * PIECE // max(1, first.shape[1])))
+        return torch.stack([part.double().sum(dim=0) for part in parts]).sum(dim=0)
     left = first[indices].double()
     if weights is not None:
         left = left * weights.to(left)[:, None]
@@ -285,7 +289,10 @@ def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
     everything = weighted_sum(space, slice(None))
     gap = float((everything - weighted_sum(space, indices, weights)).norm())
     whole = float(everything.norm())
-    scale = float(squared_norms(space).sqrt().sum())
+    lengths = [torch.linalg.vector_norm(f, dim=1).double() for f in space.factors if f is not None]
+    if len(lengths) == 2:
+        lengths[0] *= (lengths[1].square() + float(space.bias)).sqrt()
+    scale = float(lengths[0].sum())
     if whole <= 1e-9 * scale or whole == 0:
         whole = scale / max(1, len(space))
     return gap / whole if whole > 0 else 0.0

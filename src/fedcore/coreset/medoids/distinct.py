@@ -60,6 +60,10 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Keys | None = N
     order, fresh, certain = _sorted(_joined(keys) if small else keys[-1], rows)
     if small and not certain:  # a collision: the exact hash alone has more bits
         order, fresh, _ = _sorted(keys[-1], rows)
+    if fresh.all():  # nothing is equal
+        group = np.empty_like(order)
+        group[order] = np.arange(len(order))
+        return Distinct(order, group, np.ones_like(order))
     number = np.cumsum(fresh) - 1
     group = np.empty_like(order)
     group[order] = number

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.geometry import Rows
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.swaps import (
-    Clusters,
-    Indices,
-    Source,
-    assign_all,
-    costs_alone,
-    fill,
-    sweep,
-)
+from fedcore.coreset.medoids.source import Indices, Source, assign_all, clusters_of, fill
+from fedcore.coreset.medoids.swaps import costs_alone, finish, swap_to_the_end, sweep
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
 PIECE = 500_000  # distances between two looks at the clock
-
-
-def clusters_of(count: int, medoids: NDArray[np.integer]) -> Clusters:
-    """Return an empty state with these medoids; ``assign_all`` fills it."""
-    k = len(medoids)
-    slot_of = np.full(count, -1, np.int64)
-    slot_of[medoids] = np.arange(k)
-    return Clusters(
-        np.array(medoids, np.int64),
-        slot_of,
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-        np.empty(count, np.float32),
-        np.empty(count, np.float32),
-        np.empty(k, np.float64),
-        np.zeros(k, np.float64),
-        np.empty(k, np.int64),
-    )
 
 
 def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: bool) -> Source:
@@ -67,20 +41,18 @@ def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
     source = source_of(rows, labels, problem.start, stored=stored and problem.k > 1)
     if problem.k == 1:
         return _best_alone(problem, source, over)
+    if over is None:
+        medoids, near, swaps = swap_to_the_end(source, problem.start, problem.weights)
+        return Medoids(medoids, near, "exact", swaps=swaps)
     state = clusters_of(count, problem.start)
     assign_all(source, state, problem.weights)
     first, quiet, swaps = 0, 0, 0
-    tries = count if over is None else max(1, PIECE // count)
-    while quiet < count and not (over is not None and over()):
+    while quiet < count and not over():
+        tries = max(1, PIECE // count)
         first, quiet, made = sweep(source, state, problem.weights, first, quiet, tries)
         swaps += made
-    # Slots have been shuffled by swaps; ties must go to the medoid that comes first.
-    medoids = np.sort(state.medoids)
-    if not stored:
-        source = source_of(rows, labels, medoids, stored=False)
-    final = clusters_of(count, medoids)
-    assign_all(source, final, problem.weights)
-    return Medoids(medoids, final.near, "exact", swaps=swaps, finished=quiet >= count)
+    medoids, near = finish(source, state, problem.weights)
+    return Medoids(medoids, near, "exact", swaps=swaps, finished=quiet >= count)
 
 
 def _best_alone(problem: Problem, source: Source, over: Over | None) -> Medoids:

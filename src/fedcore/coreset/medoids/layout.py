@@ -20,13 +20,14 @@ from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.products import nearest_by_products
 from fedcore.coreset.medoids.search import Index, nearest_by_leaves
 from fedcore.coreset.medoids.spatial import spatial_order
-from fedcore.coreset.metric import Metric
 
 LINE = 64  # bytes that the processor reads at a time
 LONG = 64  # coordinates above which matrix products find neighbours faster than leaves (measured)
 QUERIES = 256  # that are searched for at a time by matrix products
 TRIED = 256  # members of a cluster as its medoid, at most,
 WIDE = 32  # or so much less as vectors are longer than this
+NOTHING, NO_FACTOR = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
+NO_LEAVES = np.zeros((0, 0, 0), np.float32)
 
 
 class Products(NamedTuple):
@@ -38,16 +39,14 @@ class Products(NamedTuple):
     norms: Floats  # [m]
 
 
-def rows_of(metric: Metric) -> Rows:
-    """Return a float32 metric's factors, scaled by powers of two so that no square is too large."""
-    first, second = metric.factors
-    left, none = _scaled(first.cpu().numpy()), np.zeros(0, np.float32)
-    if second is None:
-        norms = _squared_norms(left) if left.shape[1] > LONG else none
-        return Rows(left, np.zeros((len(left), 0), np.float32), none, none, norms)
-    # The constant 1 of a bias must shrink with the inputs; as a column, it does.
-    inputs = second.cpu().numpy()
-    if metric.bias:
+def rows_of(factors: list[Floats], *, bias: bool = False) -> Rows:
+    """Return a metric's float32 factors, scaled by powers of two so that no square is too large."""
+    left = _scaled(factors[0])
+    if len(factors) == 1:
+        norms = _squared_norms(left) if left.shape[1] > LONG else NOTHING
+        return Rows(left, NO_FACTOR, NOTHING, NOTHING, norms)
+    inputs = factors[1]
+    if bias:  # the constant 1 must shrink with the inputs; as a column, it does
         inputs = np.column_stack((inputs, np.ones(len(inputs), np.float32)))
     right = _scaled(inputs)
     norm_left, norm_right = _squared_norms(left), _squared_norms(right)
@@ -69,11 +68,13 @@ def _scaled(values: Floats) -> Floats:
 
 def take_rows(rows: Rows, order: NDArray[np.integer]) -> Rows:
     """Return some of the points, in the given order."""
-    return Rows(rows.left[order], rows.right[order], *(v[order] if len(v) else v for v in rows[2:]))
+    return Rows(*(values[order] if len(values) else values for values in rows))
 
 
 def leaves_of(rows: Rows) -> Leaves:
     """Lay the points out in leaves of 64 consecutive ones."""
+    if not len(rows.right):
+        return Leaves(_blocks(rows.left), NO_LEAVES, NO_FACTOR, NO_FACTOR)
     return Leaves(
         _blocks(rows.left), _blocks(rows.right), _runs(rows.norm_left), _runs(rows.norm_right)
     )

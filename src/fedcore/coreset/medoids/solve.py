@@ -23,6 +23,7 @@ from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, pair_
 
 SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
 SMALL_FEW = 4096  # ... and so far where medoids are few
+SHORT = 40  # coordinates that are not worth turning (``principal``)
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 
 Indices = NDArray[np.int64]
@@ -109,32 +110,43 @@ def solve(
         own = None if classes is None else torch.from_numpy(classes).to(device)
         solution = solve_plain(chosen, counts, own, first, over)
     else:
-        rows = single.take(torch.from_numpy(points.first).to(device)).cpu()
-        weights = points.counts.astype(np.float32)
-        solution = _compiled(rows, weights, k, begin, start is not None, classes, path, over)
+        rows = [factor[points.first] for factor in factors]
+        problem = _problem(rows, single.bias, points, k, begin, start is not None, classes)
+        solution = _compiled(problem, path, over)
     return _answer(metric, points, solution)
 
 
-def _compiled(
-    metric: Metric,
-    weights: NDArray[np.float32],
+def _problem(
+    factors: list[NDArray[np.float32]],
+    bias: bool,
+    points: Distinct,
     k: int,
     start: Indices,
     warm: bool,
     classes: Indices | None,
-    path: str,
-    over: Over | None,
-) -> Medoids:
-    from fedcore.coreset.medoids.exact import solve_exact
+) -> Problem:
     from fedcore.coreset.medoids.layout import rows_of
-    from fedcore.coreset.medoids.principal import SHORT, turned
-    from fedcore.coreset.medoids.sampled import solve_sampled
-    from fedcore.coreset.medoids.sparse import solve_sparse
 
-    rows = rows_of(turned(metric) if metric.factors[0].shape[1] > SHORT else metric)
-    problem = Problem(rows, weights, k, start, warm, classes)
-    paths = {"exact": solve_exact, "sparse": solve_sparse, "sampled": solve_sampled}
-    return paths[path if k > 1 else "exact"](problem, over)
+    if len(factors) == 1 and factors[0].shape[1] > SHORT:
+        from fedcore.coreset.medoids.principal import turned
+
+        factors = [turned(factors[0])]
+    rows = rows_of(factors, bias=bias)
+    return Problem(rows, points.counts.astype(np.float32), k, start, warm, classes)
+
+
+def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
+    from fedcore.coreset.medoids.exact import solve_exact
+
+    if path == "exact" or problem.k == 1:
+        return solve_exact(problem, over)
+    if path == "sparse":
+        from fedcore.coreset.medoids.sparse import solve_sparse
+
+        return solve_sparse(problem, over)
+    from fedcore.coreset.medoids.sampled import solve_sampled
+
+    return solve_sampled(problem, over)
 
 
 def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
