@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from plain_medoids import rows_of
+
 from fedcore.coreset.medoids.geometry import (
     LEAF,
     LINE,

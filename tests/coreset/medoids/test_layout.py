@@ -1,16 +1,14 @@
 import numpy as np
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.dense import distance_matrix
-from fedcore.coreset.medoids.geometry import rows_of
+from plain_medoids import distance_matrix, rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of, nearest_among
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem
 
 
 def problem(metric, labels=None):
     count = len(metric)
     weights = np.arange(1, count + 1, dtype=np.float32)
-    return Problem(rows_of(metric), weights, 2, np.arange(2), False, labels, 1)
+    return Problem(rows_of(metric), weights, 2, np.arange(2), labels=labels)
 
 
 def test_far_is_further_than_anything(family):
@@ -29,7 +27,7 @@ def test_labels_stand_one_after_the_other(late):
 
 def test_lists_stay_inside_their_label(late):
     layout = layout_of(problem(late(300), np.arange(300) % 3))
-    lists = build_lists(layout, 20, Deadline())
+    lists = build_lists(layout, 20, None)
     for begin, end in layout.segments:
         inside = lists.points[begin:end, :20]
         assert ((inside >= begin) & (inside < end)).all()
@@ -58,7 +56,7 @@ def test_places_mark_where_points_stand(late):
 def test_a_label_without_members_finds_nobody(late):
     layout = layout_of(problem(late(300), np.arange(300) % 3))
     members = np.arange(300) < 100
-    points, _ = nearest_among(layout, members, np.arange(300), 2, Deadline())
+    points, _ = nearest_among(layout, members, np.arange(300), 2, None)
     assert (points[:100] >= 0).all()
     assert (points[100:] == -1).all()
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedcore.coreset.medoids.reference import exhaustive
+from plain_medoids import exhaustive
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.metric import Euclidean, OuterProduct
 

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.dense import distance_matrix
+from plain_medoids import distance_matrix, rows_of
 from fedcore.coreset.medoids.exact import assign_all, clusters_of, sweep
-from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.hurry import Plan
 from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.neighbours import EVERY
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.medoids.sparse import Repairs, improve, list_length, solve_sparse
 from fedcore.coreset.medoids.state import new_state, settle
@@ -63,7 +61,7 @@ def test_few_medoids_are_left_to_the_exact_path():
 @pytest.mark.parametrize("seconds", [0.0, 1e-3, 10.0])
 def test_any_budget_gives_a_complete_answer(late, seconds):
     rows = rows_of(late(1500))
-    problem = Problem(rows, np.ones(1500, np.float32), 300, np.arange(300), False, None, 1)
+    problem = Problem(rows, np.ones(1500, np.float32), 300, np.arange(300))
     answer = solve_sparse(problem, Deadline.after(seconds))
     assert len(np.unique(answer.medoids)) == 300
     distances = distance_matrix(rows)[:, answer.medoids]
@@ -101,9 +99,9 @@ def test_a_warm_start_saves_swaps(late):
 
 def test_a_cluster_larger_than_lists_gets_its_best_member(late):
     metric = late(2000)
-    problem = Problem(rows_of(metric), np.ones(2000, np.float32), 60, np.arange(60), False, None, 1)
+    problem = Problem(rows_of(metric), np.ones(2000, np.float32), 60, np.arange(60))
     layout = layout_of(problem)
-    lists = build_lists(layout, 24, Deadline())
+    lists = build_lists(layout, 24, None)
     state = new_state(layout.places(problem.start), layout.weights, layout.far)
     settle(lists, state)
     repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))
@@ -121,7 +119,7 @@ def test_stirring_keeps_the_number_of_medoids_and_is_taken_back_where_it_is_no_g
         rows_of(metric), np.ones(3000, np.float32), 600, np.arange(600), False, None, 1
     )
     layout = layout_of(problem)
-    lists = build_lists(layout, 64, Deadline())
+    lists = build_lists(layout, 64, None)
     state = new_state(layout.places(problem.start), layout.weights, layout.far)
     settle(lists, state)
     repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))

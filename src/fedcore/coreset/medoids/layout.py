@@ -22,7 +22,7 @@ from fedcore.coreset.medoids.search import Index, nearest_by_leaves
 from fedcore.coreset.medoids.spatial import spatial_order
 
 LINE = 64  # bytes that the processor reads at a time
-LONG = 64  # coordinates above which matrix products find neighbours faster than leaves (measured)
+LONG = 128  # coordinates above which matrix products find neighbours faster than leaves (measured)
 QUERIES = 256  # that are searched for at a time by matrix products
 TRIED = 256  # members of a cluster as its medoid, at most,
 WIDE = 32  # or so much less as vectors are longer than this

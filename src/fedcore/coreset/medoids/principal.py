@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedcore.seeding import stream
 
-LONG = 64  # coordinates that may be turned without asking whether that is worth it
+LONG = 128  # coordinates that may be turned without asking whether that is worth it
 SAMPLE = 2048
 SPAN, PROBES = 72, 8  # combinations of rows, and directions that are looked along
 IDLE = 2e-6  # of a point's norm: what rounding to float32 leaves in directions not in use

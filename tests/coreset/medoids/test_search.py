@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-from fedcore.coreset.medoids.bounds import index_of
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.dense import distance_matrix
-from fedcore.coreset.medoids.geometry import rows_of, take_rows
-from fedcore.coreset.medoids.neighbours import nearest
+from plain_medoids import distance_matrix, rows_of
+from fedcore.coreset.medoids.layout import take_rows
+from fedcore.coreset.medoids.layout import index_of, nearest
 from fedcore.coreset.medoids.spatial import spatial_order
 from fedcore.coreset.metric import Euclidean
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from plain_medoids import rows_of
+
 from fedcore.coreset.medoids import few as few_module
-from fedcore.coreset.medoids.clock import Deadline
 from fedcore.coreset.medoids.dense import distance_matrix, solve_exact
 from fedcore.coreset.medoids.few import solve_few
-from fedcore.coreset.medoids.geometry import rows_of
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.solve import MANY, solve
 from fedcore.coreset.metric import Euclidean
 
@@ -32,7 +32,7 @@ def objective(rows, answer):
 def test_never_one_percent_above_the_exact_path_on_any_family(family, k):
     metric = family(2000)
     given = problem(metric, k)
-    few, exact = solve_few(given, Deadline()), solve_exact(given, Deadline())
+    few, exact = solve_few(given, None), solve_exact(given, None)
     assert len(np.unique(few.medoids)) == k
     assert few.finished
     assert objective(given.rows, few) <= 1.01 * objective(given.rows, exact) + 1e-12
@@ -40,7 +40,7 @@ def test_never_one_percent_above_the_exact_path_on_any_family(family, k):
 
 def test_everybody_is_served_by_the_nearest_medoid(family):
     given = problem(family(1500), 20)
-    answer = solve_few(given, Deadline())
+    answer = solve_few(given, None)
     to_medoids = distance_matrix(given.rows)[:, answer.medoids]
     np.testing.assert_array_equal(
         to_medoids[np.arange(len(to_medoids)), answer.nearest], to_medoids.min(axis=1)
@@ -96,8 +96,8 @@ def test_weights_count_where_some_points_are_seen_first():
     given = problem(Euclidean(wide(4000)), 40)
     heavy = given.weights.copy()
     heavy[:5] = 1e6
-    given = Problem(given.rows, heavy, 40, np.arange(500, 540), False, None, 1)
-    assert set(range(5)) <= set(solve_few(given, Deadline()).medoids.tolist())
+    given = Problem(given.rows, heavy, 40, np.arange(500, 540))
+    assert set(range(5)) <= set(solve_few(given, None).medoids.tolist())
 
 
 def test_weights_count():
@@ -105,20 +105,20 @@ def test_weights_count():
     given = problem(Euclidean(points), 10)
     heavy = given.weights.copy()
     heavy[:5] = 1e6
-    given = Problem(given.rows, heavy, 10, np.arange(500, 510), False, None, 1)
-    assert set(range(5)) <= set(solve_few(given, Deadline()).medoids.tolist())
+    given = Problem(given.rows, heavy, 10, np.arange(500, 510))
+    assert set(range(5)) <= set(solve_few(given, None).medoids.tolist())
 
 
 def test_labels_are_kept_apart(late):
     labels = np.arange(1800) % 3
-    answer = solve_few(problem(late(1800), 12, labels), Deadline())
+    answer = solve_few(problem(late(1800), 12, labels), None)
     assert np.array_equal(labels[answer.medoids][answer.nearest], labels)
 
 
 def test_a_good_start_is_never_made_worse(late):
     metric = late(2000)
-    first = solve_few(problem(metric, 20), Deadline())
-    again = solve_few(problem(metric, 20, warm=first.medoids), Deadline())
+    first = solve_few(problem(metric, 20), None)
+    again = solve_few(problem(metric, 20, warm=first.medoids), None)
     rows = rows_of(metric)
     assert objective(rows, again) <= objective(rows, first) * (1 + 1e-6)
 

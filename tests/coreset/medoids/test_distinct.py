@@ -1,8 +1,8 @@
 import numpy as np
 import torch
 
-from fedcore.coreset.medoids import canonical
-from fedcore.coreset.medoids.canonical import distinct
+from fedcore.coreset.medoids import distinct as canonical
+from fedcore.coreset.medoids.distinct import distinct
 from fedcore.coreset.metric import Euclidean
 
 POINTS = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [3.0, 1.0], [-0.0, 0.0], [1.0, 2.0]])
