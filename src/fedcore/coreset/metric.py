@@ -62,8 +62,9 @@ def as_rows(values: Array, name: str) -> Tensor:
         bad = int((~torch.isfinite(rows)).any(dim=1).nonzero()[0])
         raise NotFinite(f"{name} must be finite float32 numbers, but row {bad} is not")
     largest = max(-low, high)
-    wide = tensor.dtype in (torch.float64, torch.int64, torch.int32) and _far_from_zero(rows)
-    if wide or not (largest == 0 or SMALLEST <= largest <= LARGEST):
+    more = tensor.dtype in (torch.float64, torch.int64, torch.int32) and _far_from_zero(rows)
+    lost = more and not torch.equal(rows.double(), tensor.double())
+    if lost or not (largest == 0 or SMALLEST <= largest <= LARGEST):
         return (tensor.to(torch.float64) + 0.0).contiguous()
     return rows
 

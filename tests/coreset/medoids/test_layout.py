@@ -1,8 +1,9 @@
 import numpy as np
-
+import pytest
 from plain_medoids import distance_matrix, rows_of
+
 from fedcore.coreset.medoids.layout import build_lists, layout_of, nearest_among
-from fedcore.coreset.medoids.problem import Problem
+from fedcore.coreset.medoids.problem import Problem, TimeUp
 
 
 def problem(metric, labels=None):
@@ -36,7 +37,7 @@ def test_lists_stay_inside_their_label(late):
 def test_lists_among_some_places_hold_the_nearest_of_those(family):
     layout = layout_of(problem(family(200)))
     among = np.arange(len(layout)) % 3 == 0
-    lists = build_lists(layout, 12, Deadline(), among=among)
+    lists = build_lists(layout, 12, None, among=among)
     distances = distance_matrix(layout.rows)
     for point in range(len(layout)):
         others = np.flatnonzero(among & (np.arange(len(layout)) != point))
@@ -44,7 +45,7 @@ def test_lists_among_some_places_hold_the_nearest_of_those(family):
         assert lists.points[point, 0] == point
         assert among[lists.points[point, 1:12]].all()
         np.testing.assert_allclose(lists.distances[point, 1:12], want, rtol=1e-6)
-    everybody = build_lists(layout, len(layout), Deadline(), among=among)
+    everybody = build_lists(layout, len(layout), None, among=among)
     assert (everybody.radius >= distances.max()).all()
 
 
@@ -63,4 +64,5 @@ def test_a_label_without_members_finds_nobody(late):
 
 def test_no_time_no_lists(late):
     layout = layout_of(problem(late(300)))
-    assert build_lists(layout, 20, Deadline.after(0.0)) is None
+    with pytest.raises(TimeUp):
+        build_lists(layout, 20, lambda: True)

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-
 from plain_medoids import rows_of
 
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.lists import reversed_lists
+from fedcore.coreset.medoids.lists import Reverse, who_lists
 from fedcore.coreset.medoids.moves import drop, sweep
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.state import new_state, settle
@@ -20,7 +19,8 @@ def begin(length, chosen):
     lists = build_lists(LAYOUT, length, None)
     state = new_state(chosen, LAYOUT.weights, LAYOUT.far)
     settle(lists, state)
-    return lists, reversed_lists(lists), state
+    exact = who_lists(lists, np.zeros_like(lists.exact), lists.exact)
+    return lists, Reverse(*exact, *who_lists(lists, lists.exact, lists.size)), state
 
 
 def check_against_recomputation(lists, state):

@@ -1,5 +1,4 @@
 import numpy as np
-
 from plain_medoids import exhaustive, objective, pam
 
 # Points 0, 1, 5, 6 on a line: the best pair takes one of each neighbouring two, at cost 1 + 1.

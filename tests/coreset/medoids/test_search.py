@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-
 from plain_medoids import distance_matrix, rows_of
-from fedcore.coreset.medoids.layout import take_rows
-from fedcore.coreset.medoids.layout import index_of, nearest
+
+from fedcore.coreset.medoids.layout import index_of, nearest, take_rows
+from fedcore.coreset.medoids.problem import TimeUp
 from fedcore.coreset.medoids.spatial import spatial_order
-from fedcore.coreset.metric import Euclidean
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 
 def spatial_rows(metric):
@@ -33,18 +33,10 @@ def test_neighbours_are_those_of_brute_force(family, k, keep_own):
         hidden = brute_force(rows, members, keep_own)
         # Pairs of long vectors are summed up in another order than rows of the matrix.
         close = {"rtol": 1e-5, "atol": 1e-5 * float(distances.max())}
-        close = {"rtol": 0.0} if rows.right.shape[1] == 0 else close
+        close = {"rtol": 0.0} if len(rows.norms) == 0 else close
         np.testing.assert_allclose(distances, np.sort(hidden, axis=1)[:, :k], **close)
         np.testing.assert_allclose(distances, np.take_along_axis(hidden, points, axis=1), **close)
         assert all(len(set(row)) == k for row in points.tolist())
-
-
-def test_threads_change_nothing(late):
-    rows = spatial_rows(late(500))
-    index = index_of(rows, np.arange(500))
-    one, two = (nearest(rows, np.arange(500), index, 9, threads=t) for t in (1, 2))
-    np.testing.assert_array_equal(one[0], two[0])
-    np.testing.assert_array_equal(one[1], two[1])
 
 
 def test_too_few_points_leave_places_empty():
@@ -54,9 +46,42 @@ def test_too_few_points_leave_places_empty():
     assert (points[:, :2] >= 0).all()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_no_time_no_answer(late, threads):
+def test_no_time_no_answer(late):
     rows = spatial_rows(late(200))
     index = index_of(rows, np.arange(200))
-    spent = Deadline.after(0.0)
-    assert nearest(rows, np.arange(200), index, 3, threads=threads, deadline=spent) is None
+    with pytest.raises(TimeUp):
+        nearest(rows, np.arange(200), index, 3, over=lambda: True)
+
+
+@pytest.mark.parametrize("width", [3, 70])
+@pytest.mark.parametrize("k", [1, 8, 60, 250])
+@pytest.mark.parametrize("keep_own", [True, False])
+def test_the_nearest_outer_products_are_found(k, width, keep_own):
+    """Norms over four orders of magnitude, as in training."""
+    draw = np.random.default_rng(0)
+    residuals = draw.normal(size=(300, 4)) * 10.0 ** draw.uniform(-4, 0, size=(300, 1))
+    rows = rows_of(OuterProduct(residuals, np.abs(draw.normal(size=(300, width)))))
+    members, queries = np.arange(0, 300, 2), np.arange(100, 164)
+    points, distances = nearest(rows, queries, index_of(rows, members), k, keep_own=keep_own)
+    exact = distance_matrix(rows)
+    for row, query in enumerate(queries):
+        allowed = members if keep_own else members[members != query]
+        found = points[row][points[row] >= 0]
+        assert len(found) == len(set(found)) == min(k, len(allowed))
+        assert set(found) <= set(allowed)
+        want = np.sort(exact[query, allowed])[: len(found)]
+        slack = 1e-3 * float(np.sqrt(rows.norms[query])) + 1e-6
+        np.testing.assert_allclose(distances[row, : len(found)], want, rtol=1e-3, atol=slack)
+
+
+def test_products_that_are_wrong_by_their_slack_change_nothing():
+    """Long vectors far from zero: their inner products tell next to nothing about distances."""
+    draw = np.random.default_rng(1)
+    points = (draw.normal(size=(150, 200)) * 1e-3 + 1).astype(np.float32)
+    rows = rows_of(Euclidean(points))
+    assert len(rows.norms)
+    found, _ = nearest(rows, np.arange(150), index_of(rows, np.arange(150)), 5)
+    hidden = brute_force(rows, np.arange(150), keep_own=False)
+    np.testing.assert_allclose(
+        np.take_along_axis(hidden, found, axis=1), np.sort(hidden, axis=1)[:, :5], rtol=1e-4
+    )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-
 from plain_medoids import distance_matrix, rows_of
+
 from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.state import new_state, settle

@@ -123,8 +123,8 @@ def add_words(keys: Keys, values: NDArray[np.float32], factors: Keys) -> None:
         steps = (centred * np.float32(2.0 ** min(FINE - exponent, 127))).clip(-FAR, FAR)
         coarse = steps * np.float32(2.0 ** (COARSE - FINE))
         words = [np.rint(coarse).astype(np.int32), np.rint(steps).astype(np.int32), *words]
-    for key, word in zip(keys[-len(words) :], words, strict=True):
+    for key, word in zip(range(-len(words), 0), words, strict=True):
         for begin in range(0, word.shape[1], 64):  # 64-bit copies of a slice, not of everything
             part = word[:, begin : begin + 64].astype(np.int64)
             part ^= part >> 15  # trailing zeros of round numbers would carry through the product
-            key += part @ factors[begin : begin + 64]
+            keys[key] += part @ factors[begin : begin + 64]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
 from fedcore.coreset.medoids.distinct import COARSE, FAR, FINE, Keys
@@ -34,7 +33,10 @@ def add_words_compiled(keys: Keys, values: Floats, factors: Keys) -> None:
         for t in range(width):
             away += np.float64(abs(values[point, t] - middle[t]))
     _, exponent = math.frexp(away / (count * width))
-    scale, coarser = np.float32(2.0 ** min(FINE - exponent, 127)), np.float32(2.0 ** (COARSE - FINE))
+    scale, coarser = (
+        np.float32(2.0 ** min(FINE - exponent, 127)),
+        np.float32(2.0 ** (COARSE - FINE)),
+    )
     for point in range(count):
         coarse = fine = np.int64(0)
         for t in range(width):

@@ -54,7 +54,8 @@ def rows_of(factors: list[Floats], *, bias: bool = False) -> Rows:
 
 
 def _squared_norms(values: Floats) -> Floats:
-    return np.einsum("ij,ij->i", values, values)
+    norms: Floats = np.einsum("ij,ij->i", values, values)
+    return norms
 
 
 def _scaled(values: Floats) -> Floats:
@@ -209,15 +210,8 @@ def build_lists(
     """
     count, length = len(layout), min(length, len(layout))
     shape = count, length + EXTRAS
-    ints, floats = (np.empty(count, kind) for kind in (np.int32, np.float32))
-    lists = Lists(
-        np.empty(shape, np.int32),
-        np.empty(shape, np.float32),
-        ints,
-        ints.copy(),
-        floats,
-        floats.copy(),
-    )
+    sizes, reaches = np.empty((2, count), np.int32), np.empty((2, count), np.float32)
+    lists = Lists(np.empty(shape, np.int32), np.empty(shape, np.float32), *sizes, *reaches)
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:
         inside = np.arange(begin, end)

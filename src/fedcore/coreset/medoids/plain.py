@@ -22,7 +22,9 @@ UNITS = 2.0**52  # that the objective is counted in where it is summed up in who
 class Plain:
     """Points, their medoids and everybody's nearest two."""
 
-    def __init__(self, metric: Metric, weights: Tensor, labels: Tensor | None, start: Tensor) -> None:
+    def __init__(
+        self, metric: Metric, weights: Tensor, labels: Tensor | None, start: Tensor
+    ) -> None:
         self.metric, self.weights, self.labels = metric, weights.double(), labels
         self.medoids = start.clone()
         everyone = torch.arange(len(metric), device=start.device)
@@ -58,7 +60,7 @@ class Plain:
         return float((self.weights * self.near_distance).sum())
 
     def changes(self, reach: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the slot that each candidate should take, and the change, from distances [c, n]."""
+        """Return the slot that each candidate should take, and the change; reach is [c, n]."""
         near, second, k = self.near_distance, self.second_distance, len(self.medoids)
         shared = (self.weights * (reach - near).clamp(max=0)).sum(1)
         saved = self.weights * (torch.maximum(reach, near) - second).clamp(max=0)
@@ -113,7 +115,7 @@ def solve_plain(
             if float(gain) < least:
                 state.swap(int(slot), int(candidates[row]), reach[row])
                 swaps, quiet = swaps + 1, 0
-    medoids, order = state.medoids.sort()
+    medoids = state.medoids.sort().values
     final = Plain(metric, weights, labels, medoids)
     return Medoids(
         medoids.cpu().numpy(),

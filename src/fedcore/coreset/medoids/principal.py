@@ -47,7 +47,8 @@ def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 def _directions(points: Tensor) -> Tensor:
     """Return the principal directions of the first points, uncentred, the most telling first."""
     sample = points[:SAMPLE].double()
-    return torch.linalg.eigh(sample.T @ sample).eigenvectors.flip(1)
+    directions: Tensor = torch.linalg.eigh(sample.T @ sample).eigenvectors.flip(1)
+    return directions
 
 
 def _width(rotated: Tensor, norms: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours of long vectors: a matrix product bounds all distances, few are computed.
+"""Exact nearest neighbours of long vectors: a matrix product bounds all distances.
 
     ‖g_i − g_j‖² = ‖g_i‖² + ‖g_j‖² − 2 ⟨g_i, g_j⟩,
 

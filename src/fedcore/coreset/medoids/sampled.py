@@ -210,9 +210,7 @@ def _best_centred(layout: Layout, tries: list[Served]) -> tuple[Served, Ranked]:
     return tries[least], orders[least]
 
 
-def _around(
-    layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int
-) -> Places:
+def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:
     """Return new candidates: the best members of each cluster, then where the objective lies.
 
     Those come at equal steps along Σ_j w_j d_j in spatial order, which is drawing in proportion

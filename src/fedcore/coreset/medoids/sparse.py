@@ -137,7 +137,11 @@ class Search:
         best: Best | None,
         over: Over | None,
     ) -> None:
-        self.layout, self.lists, self.state = layout, lists, new_state(chosen.copy(), layout.weights, layout.far)
+        self.layout, self.lists, self.state = (
+            layout,
+            lists,
+            new_state(chosen.copy(), layout.weights, layout.far),
+        )
         self._best, self._over = best, over
         self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
         nothing = np.zeros_like(lists.exact)
