@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from fedcore.coreset.medoids import distinct as module
+from fedcore.coreset.medoids import plain
+from fedcore.coreset.medoids import solve as module
 from fedcore.coreset.medoids.hashing import add_words_compiled
 from fedcore.coreset.metric import Euclidean
 
@@ -95,6 +96,6 @@ def test_the_compiled_hash_is_the_plain_one(words, width):
     values = (draw.normal(size=(300, width)) * 10.0 ** draw.uniform(-6, 3)).astype(np.float32)
     factors = draw.integers(-(1 << 62), 1 << 62, size=width)
     keys = np.zeros((2, words, 300), np.int64)
-    module.add_words(keys[0], values, factors)
+    plain.add_words(keys[0], values, factors)
     add_words_compiled(keys[1], values, factors)
     np.testing.assert_array_equal(keys[0], keys[1])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fedcore.coreset.medoids.geometry import Rows
+from fedcore.coreset.medoids.kernels import swap_to_the_end
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.source import Indices, Source, assign_all, clusters_of, fill
-from fedcore.coreset.medoids.swaps import costs_alone, finish, swap_to_the_end, sweep
+from fedcore.coreset.medoids.source import Indices, Source, assign_all, clusters_of
+from fedcore.coreset.medoids.swaps import MOST_SWAPS, costs_alone, finish, sweep
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
@@ -16,17 +17,14 @@ PIECE = 500_000  # distances between two looks at the clock
 
 
 def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: bool) -> Source:
-    """Prepare distances between all points, with these as the first medoids."""
+    """Prepare distances between all points, with these as the first medoids; a matrix is empty."""
     count, leaves = len(rows.left), leaves_of(rows)
     classes = np.empty(0, np.int64) if labels is None else labels
     served = classes[medoids] if len(classes) else classes
     matrix = np.empty((count if stored else 0, count), np.float32)
     # A matrix knows the medoids' distances, too.
     own = leaves if stored else leaves_of(take_rows(rows, medoids))
-    source = Source(matrix, rows, leaves, own, classes, served)
-    if stored:
-        fill(source, matrix)
-    return source
+    return Source(matrix, rows, leaves, own, classes, served)
 
 
 def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
@@ -47,7 +45,7 @@ def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
     state = clusters_of(count, problem.start)
     assign_all(source, state, problem.weights)
     first, quiet, swaps = 0, 0, 0
-    while quiet < count and not over():
+    while quiet < count and swaps <= MOST_SWAPS * count and not over():
         tries = max(1, PIECE // count)
         first, quiet, made = sweep(source, state, problem.weights, first, quiet, tries)
         swaps += made

@@ -1,19 +1,20 @@
-"""The compiled twin of ``distinct.add_words``: the same keys in one pass over the numbers."""
+"""The compiled twin of ``plain.add_words``: the same keys in one pass over the numbers."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
-from fedcore.coreset.medoids.distinct import COARSE, FAR, FINE, Keys
 from fedcore.coreset.medoids.geometry import Floats
+from fedcore.coreset.medoids.plain import COARSE, FAR, FINE
 
 
 @compiled
-def add_words_compiled(keys: Keys, values: Floats, factors: Keys) -> None:
-    """Add a random linear form of each row to ``keys`` [v, n]; see ``distinct``."""
+def add_words_compiled(keys: NDArray[np.int64], values: Floats, factors: NDArray[np.int64]) -> None:
+    """Add a random linear form of each row to ``keys`` [v, n]; see ``plain``."""
     count, width = values.shape
     exact = values.view(np.int32)
     for point in range(count):

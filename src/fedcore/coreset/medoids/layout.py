@@ -13,13 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.coreset.medoids.centre import member_costs
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows
-from fedcore.coreset.medoids.lists import EXTRAS, Lists, fill_lists
+from fedcore.coreset.medoids.kernels import (
+    fill_lists,
+    member_costs,
+    nearest_by_leaves,
+    nearest_by_products,
+    spatial_order,
+)
+from fedcore.coreset.medoids.lists import EXTRAS, Lists
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.products import nearest_by_products
-from fedcore.coreset.medoids.search import Index, nearest_by_leaves
-from fedcore.coreset.medoids.spatial import spatial_order
+from fedcore.coreset.medoids.search import Index
 
 LINE = 64  # bytes that the processor reads at a time
 LONG = 128  # coordinates above which matrix products find neighbours faster than leaves (measured)

@@ -8,14 +8,19 @@ do not depend on the order of the additions, so a seed gives one answer on a GPU
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.coreset.medoids.problem import Medoids, Over
 from fedcore.coreset.metric import Metric, distances
 
 CHUNK = 1 << 21  # distances computed at a time
+COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
+FAR = 2.0**30  # steps from the mean, beyond which they see no difference
 UNITS = 2.0**52  # that the objective is counted in where it is summed up in whole numbers
 
 
@@ -69,7 +74,8 @@ class Plain:
         sums = torch.zeros(len(both), k, dtype=torch.int64, device=reach.device)
         sums.index_add_(1, self.near, (both * scale).round().long())
         change, slot = _least((sums[:-1] + sums[-1]).double() / scale)
-        return slot, change + shared
+        # So much may be rounding, which must not look like a gain.
+        return slot, change + shared + 4 * len(self.near) / scale
 
     def swap(self, slot: int, candidate: int, reach: Tensor) -> None:
         """Put a candidate with distances [n] into a slot."""
@@ -95,14 +101,22 @@ def _least(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def solve_plain(
-    metric: Metric,
-    weights: Tensor,
-    labels: Tensor | None,
-    start: Tensor,
+    space: Metric,
+    points: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    classes: NDArray[np.int64] | None,
+    start: NDArray[np.int64],
     over: Over | None = None,
 ) -> Medoids:
-    """Swap from ``start`` until a pass over all candidates changes nothing, or the time is up."""
-    state = Plain(metric, weights, labels, start)
+    """Swap from ``start`` until a pass over all candidates changes nothing, or the time is up.
+
+    Candidates are some ``points`` of the space, each with the number of samples it stands for.
+    """
+    device = space.factors[0].device
+    chosen, weights, first = (torch.from_numpy(v).to(device) for v in (points, counts, start))
+    labels = None if classes is None else torch.from_numpy(classes).to(device)
+    metric = space.take(chosen)
+    state = Plain(metric, weights, labels, first)
     swaps, quiet, turn = 0, 0, 0
     while quiet < len(state.chunks) and not (over is not None and over()):
         candidates = state.chunks[turn % len(state.chunks)]
@@ -124,3 +138,29 @@ def solve_plain(
         swaps=swaps,
         finished=quiet >= len(state.chunks),
     )
+
+
+def add_words(
+    keys: NDArray[np.int64], values: NDArray[np.float32], factors: NDArray[np.int64]
+) -> None:
+    """Add a random linear form of each row to ``keys`` [v, n]: Σ_t factor_t word_t.
+
+    The last key sees the 32 bits of every number. If there are three, the first sees it rounded to
+    COARSE bits and the second to FINE ones: bits of how far numbers lie from their mean, in the
+    mean, and not of each one's own size, for what should be zero is a rounding error, whose size
+    is random.
+    """
+    words = [values.view(np.int32)]
+    if len(keys) == 3 and values.size:
+        # In float64, or the mean would depend on the order of the rows.
+        centred = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
+        # A power of two, which rounding errors leave as it is.
+        _, exponent = math.frexp(float(np.abs(centred).mean(dtype=np.float64)))
+        steps = (centred * np.float32(2.0 ** min(FINE - exponent, 127))).clip(-FAR, FAR)
+        coarse = steps * np.float32(2.0 ** (COARSE - FINE))
+        words = [np.rint(coarse).astype(np.int32), np.rint(steps).astype(np.int32), *words]
+    for key, word in zip(range(-len(words), 0), words, strict=True):
+        for begin in range(0, word.shape[1], 64):  # 64-bit copies of a slice, not of everything
+            part = word[:, begin : begin + 64].astype(np.int64)
+            part ^= part >> 15  # trailing zeros of round numbers would carry through the product
+            keys[key] += part @ factors[begin : begin + 64]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints
+from fedcore.coreset.medoids.kernels import settle
 from fedcore.coreset.medoids.layout import (
     Layout,
     Ranked,
@@ -28,7 +29,6 @@ from fedcore.coreset.medoids.layout import (
 )
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, is_small, polished, served_by
-from fedcore.coreset.medoids.state import settle
 
 EACH = 10  # candidates a medoid,
 SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents

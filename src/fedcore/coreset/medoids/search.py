@@ -1,4 +1,4 @@
-"""Exact nearest neighbours in few dimensions: leaves skipped where none of their points can be near.
+"""Exact nearest neighbours in few dimensions: most leaves are skipped by a bound.
 
 The search is brute force made cheap. Points stand in spatial order, in leaves of 64; the squared
 distance to a leaf's box, Σ_t max(low_t − x_t, x_t − high_t, 0)², is a lower bound. For 64 queries

@@ -10,21 +10,28 @@ with the lowest index). A seed gives one answer, on any device.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.coreset.medoids.distinct import NUMBA, Distinct, distinct
+from fedcore.compiled import have_numba
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
 from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, pair_distances
+from fedcore.seeding import stream
 
 SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
 SMALL_FEW = 4096  # ... and so far where medoids are few
 SHORT = 40  # coordinates that are not worth turning (``principal``)
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
+
+# Points up to which rounded numbers lead: among more of them some are always about to round to
+# another number, and looking at all three times would take time that a budget may not have.
+MOST_ROUNDED = 4096
+LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)
+NUMBA = have_numba()
 
 Indices = NDArray[np.int64]
 
@@ -100,20 +107,94 @@ def solve(
     begin = _start(points, k, start, classes)
     if path == "auto":
         path = path_for(len(points.first), k) if NUMBA else "torch"
-    device = single.factors[0].device
     if path == "torch":
         from fedcore.coreset.medoids.plain import solve_plain
 
-        chosen = single.take(torch.from_numpy(points.first).to(device))
-        tensors = (torch.from_numpy(v).to(device) for v in (points.counts, begin))
-        counts, first = tensors
-        own = None if classes is None else torch.from_numpy(classes).to(device)
-        solution = solve_plain(chosen, counts, own, first, over)
+        solution = solve_plain(single, points.first, points.counts, classes, begin, over)
     else:
         rows = [factor[points.first] for factor in factors]
         problem = _problem(rows, single.bias, points, k, begin, start is not None, classes)
         solution = _compiled(problem, path, over)
     return _answer(metric, points, solution)
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """The u different points among n: who stands for whom."""
+
+    first: Indices  # [u] the lowest index of each point
+    group: Indices  # [n] which of the u points an index is
+    counts: Indices  # [u] how many equal points
+
+
+def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None = None) -> Distinct:
+    """Group equal points (of equal label, if there are labels) and order the groups by hash.
+
+    Everything after that sees the same numbers in the same order however the input was permuted,
+    visits candidates in what is as good as random order, and can never choose two equal points.
+
+    The hash that leads is one of *rounded* numbers, and the next, for points that round to the
+    same, one of numbers rounded less. A local search ends elsewhere when it begins in another
+    order, so were the last bits to lead, points that differ by a rounding error would get another
+    coreset; like this they nearly always get the same.
+    """
+    generator = stream(seed, "medoids", "hash")
+    if NUMBA:
+        from fedcore.coreset.medoids.kernels import add_words
+    else:
+        from fedcore.coreset.medoids.plain import add_words
+    small = len(rows[0]) <= MOST_ROUNDED
+    keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
+    for values in rows:
+        add_words(keys, values, _factors(generator, values.shape[1]))
+    if labels is not None:
+        # A label is one more column: its bits take part, its value is never computed with.
+        label = labels.astype(np.int32)[:, None].view(np.float32)
+        add_words(keys[-1:], label, _factors(generator, 1))
+        rows = [*rows, label]
+    keys = (keys ^ (keys >> 31)) * -7046029254386353131
+    keys = (keys ^ (keys >> 29)) * -4658895280553007687
+    order, fresh, certain = _sorted(_joined(keys) if small else keys[-1], rows)
+    if small and not certain:  # a collision: the exact hash alone has more bits
+        order, fresh, _ = _sorted(keys[-1], rows)
+    if fresh.all():  # nothing is equal
+        group = np.empty_like(order)
+        group[order] = np.arange(len(order))
+        return Distinct(order, group, np.ones_like(order))
+    number = np.cumsum(fresh) - 1
+    group = np.empty_like(order)
+    group[order] = number
+    return Distinct(order[fresh], group, np.bincount(number))
+
+
+def _sorted(
+    keys: Indices, rows: list[NDArray[np.float32]]
+) -> tuple[Indices, NDArray[np.bool_], bool]:
+    """Order by keys, which of them begin a new point, and whether equal keys were equal points."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    fresh = np.ones(len(order), np.bool_)
+    suspects = np.flatnonzero(keys[1:] == keys[:-1])
+    if not len(suspects):
+        return order, fresh, True
+    # Equal hashes are checked, so a collision cannot merge two different points.
+    same = np.ones(len(suspects), np.bool_)
+    for values in rows:
+        bits = values.view(np.int32)
+        same &= (bits[order[suspects]] == bits[order[suspects + 1]]).all(axis=1)
+    fresh[suspects + 1] = ~same
+    return order, fresh, bool(same.all())
+
+
+def _joined(keys: Indices) -> Indices:
+    """One key: 24 bits of the coarse hash, then 16 of the fine one, then 24 of the exact one."""
+    coarse, fine, exact = keys
+    joined: Indices = (coarse & ~LOW_40) | (fine & LOW_40 & ~LOW_24) | (exact & LOW_24)
+    return joined
+
+
+def _factors(generator: np.random.Generator, width: int) -> Indices:
+    return generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1
 
 
 def _problem(

@@ -79,8 +79,9 @@ def _bar(labels: Indices, point: int, others: Indices, out: Floats) -> None:
 
 
 @compiled
-def fill(source: Source, matrix: Floats) -> None:
+def fill(source: Source) -> None:
     """Compute all n² distances, each once."""
+    matrix = source.matrix
     count, squared = len(matrix), np.empty(LEAF, np.float32)
     for point in range(count):
         for leaf in range(point // LEAF, source.leaves.left.shape[0]):

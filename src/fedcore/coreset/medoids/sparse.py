@@ -16,6 +16,14 @@ from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.exact import solve_exact
 from fedcore.coreset.medoids.geometry import Ints
+from fedcore.coreset.medoids.kernels import (
+    add_extras,
+    drop,
+    new_state,
+    settle,
+    sweep,
+    who_lists,
+)
 from fedcore.coreset.medoids.layout import (
     Layout,
     build_lists,
@@ -23,10 +31,9 @@ from fedcore.coreset.medoids.layout import (
     nearest_among,
     ranked,
 )
-from fedcore.coreset.medoids.lists import Lists, Reverse, add_extras, who_lists
-from fedcore.coreset.medoids.moves import drop, sweep
+from fedcore.coreset.medoids.lists import Lists, Reverse
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.state import new_state, settle
+from fedcore.coreset.medoids.swaps import MOST_SWAPS
 
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
@@ -72,13 +79,12 @@ def solve_sparse(problem: Problem, over: Over | None = None) -> Medoids:
         assert best is not None  # there was a clock
         near = served_by(layout, best.chosen)[0]
         return replace(layout.solution(best.chosen, near, "sparse"), certified=0.0, finished=False)
-    if solution.certified < 1.0 and is_small(problem, *POLISHED):
-        return polished(problem, solution, over)
-    return solution
+    small = solution.certified < 1.0 and is_small(problem, *POLISHED)
+    return polished(problem, solution, over) if small else solution
 
 
 def is_small(problem: Problem, points: int, numbers: int) -> bool:
-    """Whether there are no more than so many points, and n² d numbers."""
+    """Say whether there are no more than so many points, and n² d numbers."""
     count, width = len(problem.weights), sum(factor.shape[1] for factor in problem.rows[:2])
     return count <= points and count**2 * width <= numbers
 
@@ -120,9 +126,9 @@ def _searched(
         search.state.chosen[:] = best.chosen
     settle(lists, search.state)
     state, near = search.state, search.state.near.copy()
+    certified = 1.0 - len(search.uncertified()) / len(layout)
     unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))
     near[unsure] = nearest_among(layout, state.chosen, unsure, 1)[0][:, 0]
-    certified = 1.0 - len(search.uncertified()) / len(layout)
     return replace(layout.solution(state.chosen, near, "sparse"), certified=certified, swaps=swaps)
 
 
@@ -153,7 +159,7 @@ class Search:
             raise TimeUp
 
     def _reverse(self) -> Reverse:
-        """Return who has each point in their list; repairs change nothing but extras."""
+        """Return who lists each point; repairs change nothing but extras."""
         return Reverse(*self._listed_by, *who_lists(self.lists, self.lists.exact, self.lists.size))
 
     def uncertified(self) -> NDArray[np.int64]:
@@ -248,7 +254,8 @@ class Search:
             if total > before * (1 - ENOUGH):
                 break
             before = total
-            made = self._swap(1e-9 * total)
+            # What is less is rounding, of the sum or of the largest distance.
+            made = self._swap(max(1e-9 * total, 1e-14 * self.layout.far))
             swaps += made
             if not made or not len(self.uncertified()):
                 break
@@ -266,11 +273,11 @@ class Search:
         while True:
             before, quiet = swaps, 0
             state.stale[:] = True
-            while quiet < count:
+            while quiet < count and swaps <= MOST_SWAPS * count:
                 first, quiet, made = sweep(self.lists, reverse, state, first, quiet, tries, least)
                 swaps += made
                 self._look()
-            if swaps == before or len(self.uncertified()):
+            if swaps == before or swaps > MOST_SWAPS * count or len(self.uncertified()):
                 return swaps
 
     def _centre_large(self) -> int:

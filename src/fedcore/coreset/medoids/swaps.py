@@ -28,9 +28,12 @@ from fedcore.coreset.medoids.source import (
     assign_all,
     charge_removals,
     clusters_of,
+    fill,
     place,
     row_to,
 )
+
+MOST_SWAPS = 100  # a point: never reached, but if rounding led in a circle, this would end it
 
 
 @inlined
@@ -139,8 +142,9 @@ def sweep(
         if not stored:
             row_to(source, candidate, source.leaves, source.labels, row)
         slot, change = _best_swap(state, weights, row, cheapest, hits)
-        # Rounding alone must not keep the search going.
-        if change >= -1e-9 * total:
+        # Rounding alone must not keep the search going: neither that of the sum, nor, where one
+        # point lies further away than all others together, that of its own distance.
+        if change >= -max(1e-9 * total, 1e-13 * state.removal[slot]):
             continue
         state.slot_of[state.medoids[slot]] = -1
         state.slot_of[candidate] = slot
@@ -177,9 +181,11 @@ def swap_to_the_end(
     """Swap until no swap helps; return what ``finish`` does, and the swaps."""
     count = len(weights)
     state = clusters_of(count, start)
+    if len(source.matrix) > 0:
+        fill(source)
     assign_all(source, state, weights)
     first, quiet, swaps = 0, 0, 0
-    while quiet < count:
+    while quiet < count and swaps <= MOST_SWAPS * count:
         first, quiet, made = sweep(source, state, weights, first, quiet, count)
         swaps += made
     medoids, near = finish(source, state, weights)
@@ -188,7 +194,7 @@ def swap_to_the_end(
 
 @compiled
 def costs_alone(source: Source, weights: Floats, begin: int, out: Doubles) -> None:
-    """Set ``out`` [m] to Σ_j w_j d(j, c), the objective of c = begin .. begin + m as only medoid."""
+    """Set ``out`` [m] to Σ_j w_j d(j, c) for the candidates c = begin .. begin + m."""
     row = np.empty(len(weights), np.float32)
     for position in range(len(out)):
         row_to(source, begin + position, source.leaves, source.labels, row)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedcore.coreset.medoids import layout
 from fedcore.coreset.medoids.exact import source_of
+from fedcore.coreset.medoids.source import fill
 
 Distances = NDArray[np.floating]
 
@@ -59,4 +60,6 @@ def rows_of(metric):
 
 def distance_matrix(rows, labels=None):
     """All distances, as the exact path has them."""
-    return source_of(rows, labels, np.arange(1), stored=True).matrix
+    source = source_of(rows, labels, np.arange(1), stored=True)
+    fill(source)
+    return source.matrix
