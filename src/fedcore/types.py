@@ -135,7 +135,6 @@ class Coreset(Generic[Values]):
         objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
         gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
         assignment: [n] position in ``indices`` of the chosen sample that stands for each.
-        fell_back: the selector failed, and a plain draw took the place of its choice.
     """
 
     indices: Values
@@ -143,7 +142,7 @@ class Coreset(Generic[Values]):
     objective: float | None = None
     gradient_error: float | None = None
     assignment: Values | None = None
-    fell_back: bool = False
+    fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
 
 
 @dataclass(frozen=True, slots=True)
