@@ -25,7 +25,6 @@ from fedcore.coreset.medoids.layout import (
     layout_of,
     nearest_among,
     ranked,
-    take_rows,
 )
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, is_small, polished, served_by
@@ -36,14 +35,10 @@ VERY_FEW = 32  # medoids: up to here
 STARTS = 4  # the first round is tried so often, and the last word may be with all points,
 POLISHED = (1 << 40, 1_000_000_000)  # up to so many n² d: about a second's worth
 FEWER = 0.6  # of the candidates are enough beyond
-# Beyond, too, the first round's answer is but where the second begins. Of vectors as long as this,
-# whose distances cost most, it sees every third point only, and so much of the candidates.
-LONG, STRIDE, FEWER_AT_FIRST = 32, 3, 0.6
 BEST = 8  # of a cluster's members that are candidates in the next round
 ROUNDS = 5  # at most
-# Of the objective: what a round must gain for another to follow. With very few medoids, beyond, and
-# after a first round with some points.
-ENOUGH, ENOUGH_BEYOND, ENOUGH_AFTER_SOME = 0.02, 0.03, 0.05
+# Of the objective: what a round must gain for another to follow, with very few medoids and beyond.
+ENOUGH, ENOUGH_BEYOND = 0.02, 0.03
 
 Places = NDArray[np.bool_]
 
@@ -90,15 +85,8 @@ def _rounds(
     candidates = spread_out(layout, number) | start
     starts = [start] if problem.warm else _starts(layout, start, candidates)
     swaps, before = 0, np.inf
-    long = not len(problem.rows.norm_left) and problem.rows.left.shape[1] >= LONG
-    some = long and not problem.warm and problem.labels is None and k > VERY_FEW
-    if some:
-        enough = ENOUGH_AFTER_SOME
-    for turn in range(ROUNDS):
-        if some and turn == 0:
-            tries = [_swapped_among_some(layout, int(FEWER_AT_FIRST * number), k, over)]
-        else:
-            tries = _swapped(layout, candidates, starts, k, number, best, over)
+    for _ in range(ROUNDS):
+        tries = _swapped(layout, candidates, starts, k, number, best, over)
         found, order = _best_centred(layout, tries)
         chosen, swaps = np.zeros(len(layout), np.bool_), swaps + found.swaps
         chosen[order.places[order.begins[:-1]]] = True
@@ -133,26 +121,6 @@ def spread_out(layout: Layout, k: int) -> Places:
     left = k - int(chosen.sum())
     chosen[others[np.arange(left) * len(others) // max(left, 1)]] = True
     return chosen
-
-
-def _swapped_among_some(layout: Layout, number: int, k: int, over: Over | None) -> Served:
-    """Choose among every third place, which are spread evenly in space, and serve everybody."""
-    places = np.arange(0, len(layout), STRIDE)
-    weights = np.add.reduceat(layout.weights, places)
-    order = layout.order[places]
-    rows, segments = take_rows(layout.rows, places), ((0, len(places)),)
-    some = replace(layout, order=order, rows=rows, weights=weights, segments=segments)
-    start = np.zeros(len(places), np.bool_)
-    start[np.argsort(order)[:k]] = True  # the problem's order is random
-    candidates = spread_out(some, number) | start
-    starts = _starts(some, start, candidates)
-    (found,) = _swapped(some, candidates, starts, k, number, None, over)
-    chosen = np.zeros(len(layout), np.bool_)
-    chosen[places[found.chosen]] = True
-    near, distance = nearest_among(layout, chosen, np.arange(len(layout)), 1, over)
-    near[chosen, 0] = np.flatnonzero(chosen)
-    total = float(layout.weights.astype(np.float64) @ distance[:, 0])
-    return Served(chosen, near[:, 0].copy(), distance[:, 0].copy(), total, found.swaps)
 
 
 def _starts(layout: Layout, start: Places, candidates: Places) -> list[Places]:
