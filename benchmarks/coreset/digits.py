@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.medoids.solve import SolverPath, solve
+from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.metric import Metric
 from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, HeadGradients, space_of
 from fedcore.datasets import mnist
@@ -110,7 +110,7 @@ def against_exact(space: Metric, stage: str, proxy: str, share: float) -> dict[s
     """The sparse path beside FasterPAM on the full matrix, both ours."""
     k = int(share * len(space))
     solve(space, k, path="sparse")
-    paths: tuple[SolverPath, ...] = ("sparse", "exact")
+    paths = ("sparse", "exact")
     times: dict[str, list[float]] = {path: [] for path in paths}
     sums: dict[str, list[float]] = {path: [] for path in paths}
     for seed in range(3):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.coreset.data import residual_gradients
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.metric import residual_metric
+from fedcore.coreset.proxies import residual_metric
 
 # n, k, classes, width of the last layer, stage; the first is the size of Shakespeare's largest role
 CASES = (
@@ -36,10 +36,10 @@ def measure(quick: bool, say: Callable[[str], None]) -> list[dict[str, object]]:
                 "k": k,
                 "dimensions": metric.points.shape[1],
                 "stage": stage,
-                "few s": round(seconds[0], 2),
+                "sampled s": round(seconds[0], 2),
                 "exact s": round(seconds[1], 2),
                 "times faster": round(seconds[1] / seconds[0], 1),
-                "objective few / exact": round(objectives[0] / objectives[1], 5),
+                "objective sampled / exact": round(objectives[0] / objectives[1], 5),
             }
         )
         say(str(rows[-1]))

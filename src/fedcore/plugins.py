@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -40,9 +41,12 @@ def load(kind: str, name: str) -> ModuleType:
     """Import the plug-in ``name``, or the user's file when ``name`` ends in ``.py``."""
     if name.endswith(".py"):
         return _load_file(kind, Path(name))
+    path = f"{KINDS[kind]}.{name.replace('-', '_')}"
+    if path in sys.modules and "_" not in name:  # asked for before: no folder need be read
+        return sys.modules[path]
     if name not in names(kind):
         raise UnknownPlugin(unknown(kind, name, names(kind)))
-    return importlib.import_module(f"{KINDS[kind]}.{name.replace('-', '_')}")
+    return importlib.import_module(path)
 
 
 def title(name: str) -> str:

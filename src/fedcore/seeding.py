@@ -19,6 +19,11 @@ def stream(seed: int, *path: str | int) -> np.random.Generator:
     >>> int(stream(0, "cohort", 3).integers(1000)) == int(stream(0, "cohort", 3).integers(1000))
     True
     """
+    return np.random.default_rng([seed, *words(*path)])
+
+
+def words(*path: str | int) -> list[int]:
+    """Four numbers for a path; with a seed before them they are what its stream begins with."""
     name = "/".join(f"{type(part).__name__}:{part}" for part in path)
     digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
-    return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
+    return np.frombuffer(digest, dtype=np.uint32).tolist()

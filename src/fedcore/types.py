@@ -143,6 +143,7 @@ class Coreset(Generic[Values]):
     objective: float | None = None
     gradient_error: float | None = None
     assignment: Values | None = None
+    fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore import plugins
+from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, OuterProduct
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.parametrize("name", plugins.names("selector"))
 def select(name, points, budget, labels=None, seed=0):
     space = points if isinstance(points, OuterProduct) else Euclidean(points)
     labels = torch.arange(len(space)) % 3 if labels is None else labels
-    losses = space.factors[0].square().sum(dim=1)
+    losses = space.factors[0].double().square().sum(dim=1)
     candidates = Candidates(space, labels, losses)
     return plugins.load("selector", name).select(candidates, budget, np.random.default_rng(seed))
 
@@ -52,6 +53,64 @@ def test_a_weighted_subset_within_the_budget(name, data):
     points = torch.from_numpy(draw.normal(size=(size, 4)) * 10.0 ** draw.integers(-4, 4)).float()
     labels = torch.from_numpy(draw.integers(0, data.draw(st.integers(1, 5)), size))
     check(select(name, points, budget, labels, seed), size, budget)
+
+
+def hard_sets(size, draw):
+    """Points at the edges of what numbers can say; all that they ask is a coreset."""
+    points = draw.normal(size=(size, 6))
+    rounding = 1 + 1e-7 * draw.normal(size=(size, 6))
+    return {
+        "tiny": points * 10.0 ** draw.uniform(-30, 0, size=(size, 1)),
+        "mixed": points * 10.0 ** draw.uniform(-38, 30, size=(size, 1)),
+        "mixed in single precision": (
+            points * 10.0 ** draw.uniform(-38, 30, size=(size, 1))
+        ).astype(np.float32),
+        "denormal": (points * 1e-43).astype(np.float32),
+        "huge": points * 1e37,
+        "equal up to rounding": points[draw.integers(4, size=size)] * rounding,
+        "far from zero": points + 1e8,
+        "zero columns": np.hstack((points, np.zeros((size, 2)))),
+        "no columns": points[:, :0],
+        "zero": points * 0,
+    }
+
+
+@pytest.mark.parametrize("kind", hard_sets(4, np.random.default_rng(0)))
+def test_numbers_of_any_size_make_a_coreset(name, kind):
+    draw = np.random.default_rng(len(kind))
+    for _ in range(8):
+        size = int(draw.integers(20, 90))
+        budget = int(draw.integers(1, size))
+        points = hard_sets(size, draw)[kind]
+        found = select(name, points, budget)
+        check(found, size, budget)
+        assert np.isfinite(found.gradient_error)
+        assert found.objective is None or np.isfinite(found.objective)
+        built = build_coreset(
+            Candidates(Euclidean(points), torch.arange(size) % 3, torch.rand(size)),
+            budget,
+            name,
+            np.random.default_rng(0),
+        )
+        assert not built.fell_back
+
+
+@pytest.mark.parametrize("scale", [1e-37, 1e-20, 1e20, 1e37])
+def test_tiny_and_huge_outer_products(name, scale):
+    draw = np.random.default_rng(0)
+    space = OuterProduct(draw.normal(size=(40, 3)) * scale, draw.normal(size=(40, 5)) / scale)
+    check(select(name, space, 9), 40, 9)
+
+
+def test_an_offset_that_single_precision_would_swallow_is_none(name):
+    """Distances do not change with it, so neither does Σ_j min_k d_jk of what was chosen."""
+    points = np.random.default_rng(4).normal(size=(60, 3))
+    found = select(name, points + 1e8, 12)
+    if found.objective is not None and found.assignment is not None:
+        chosen = points[found.indices.numpy()][found.assignment.numpy()]
+        expected = np.linalg.norm(points - chosen, axis=1).sum()
+        assert found.objective == pytest.approx(expected, rel=1e-5)
+        assert found.objective > 1
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 9])

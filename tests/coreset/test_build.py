@@ -1,3 +1,5 @@
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,9 @@ import torch
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean
+from fedcore.coreset.selectors import kcenter
 from fedcore.errors import BadOption, UnknownPlugin
+from fedcore.types import Coreset
 
 
 def build(points, budget, selector="kmedoids"):
@@ -49,3 +53,37 @@ def test_an_own_selector_that_gives_no_coreset_is_named(tmp_path, answer, senten
     with pytest.raises(BadOption, match=sentence) as refused:
         build(torch.randn(10, 2), 3, selector=str(path))
     assert "own.py" in str(refused.value)
+
+
+def test_an_own_selector_that_raises_ends_the_run_in_one_sentence(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text("def select(candidates, budget, generator):\n    return 1 / 0\n")
+    with pytest.raises(BadOption, match=r"own\.py.*failed: ZeroDivisionError: division by zero"):
+        build(torch.randn(10, 2), 3, selector=str(path))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda *_: 1 / 0,
+        lambda *_: None,
+        lambda *_: Coreset(torch.tensor([0, 1]), torch.tensor([1.0, 0.0])),
+    ],
+)
+def test_a_selector_of_ours_that_fails_never_ends_a_run(monkeypatch, caplog, answer):
+    monkeypatch.setattr(kcenter, "select", answer)
+    with caplog.at_level(logging.WARNING):
+        found = build(torch.randn(10, 2), 4, selector="kcenter")
+    assert found.fell_back
+    assert found.weights.tolist() == [2.5] * 4
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "'kcenter'" in caplog.text
+
+
+def test_what_a_selector_asks_of_its_caller_is_still_said():
+    with pytest.raises(BadOption, match="needs losses"):
+        build(torch.randn(10, 2), 4, selector="loss-topk")
+
+
+def test_a_coreset_that_did_not_fail_says_so():
+    assert not build(torch.randn(10, 2), 4).fell_back

@@ -1,7 +1,9 @@
 import pytest
 import torch
 
-from fedcore.coreset.distances import (
+from fedcore.coreset.metric import (
+    Euclidean,
+    OuterProduct,
     blocks,
     distances,
     gradient_error,
@@ -9,7 +11,6 @@ from fedcore.coreset.distances import (
     squared_norms,
     weighted_sum,
 )
-from fedcore.coreset.metric import Euclidean, OuterProduct
 
 
 def outer(bias, size=12):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.coreset.metric import Euclidean, OuterProduct, as_rows, residual_metric
+from fedcore.coreset.metric import Euclidean, OuterProduct, as_rows, pair_distances
+from fedcore.coreset.proxies import residual_metric
 
 RNG = np.random.default_rng(0)
 
@@ -10,7 +11,9 @@ RNG = np.random.default_rng(0)
 def all_distances(metric):
     count = len(metric)
     first, second = torch.meshgrid(torch.arange(count), torch.arange(count), indexing="ij")
-    return metric.between(first.reshape(-1), second.reshape(-1)).reshape(count, count).numpy()
+    return (
+        pair_distances(metric, first.reshape(-1), second.reshape(-1)).reshape(count, count).numpy()
+    )
 
 
 def direct(gradients):

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fedcore.config import Experiment
+from fedcore.coreset.metric import pair_distances
 from fedcore.coreset.proxies import PROXIES, HeadGradients, space_of
 from fedcore.errors import BadOption
 
@@ -18,7 +19,7 @@ def seen(size=7):
 def pairwise(space, size=7):
     first = torch.arange(size).repeat_interleave(size)
     second = torch.arange(size).repeat(size)
-    return space.between(first, second).reshape(size, size)
+    return pair_distances(space, first, second).reshape(size, size)
 
 
 def test_every_proxy_can_be_asked_for():

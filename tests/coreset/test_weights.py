@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedcore.coreset import distances
+from fedcore.coreset import metric as distances
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.weights import equal_weights, nearest_counts
 
@@ -35,7 +35,7 @@ def test_distances_far_below_the_norms_are_not_lost():
 def test_blocks_change_nothing(monkeypatch):
     space = Euclidean(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)))
     whole = nearest_counts(space, torch.arange(0, 50, 7))
-    monkeypatch.setattr(distances, "BLOCK_ELEMENTS", 16)
+    monkeypatch.setattr(distances, "BLOCK", 16)
     parts = nearest_counts(space, torch.arange(0, 50, 7))
     assert torch.equal(whole.weights, parts.weights)
     assert parts.objective == pytest.approx(whole.objective)

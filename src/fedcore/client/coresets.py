@@ -227,5 +227,5 @@ def _build(
         coreset.weights.numpy().astype(np.float64),
         spec.weighting,
         None if spec.proxy == NONE else coreset.gradient_error,
-        getattr(coreset, "fell_back", False),
+        coreset.fell_back,
     )

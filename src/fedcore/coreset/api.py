@@ -54,7 +54,9 @@ def select_coreset(
         selector: a name ('fedcore list' shows them) or a path to a .py file.
         seed: of selectors that draw.
         start: indices of an earlier coreset to begin with (k-medoids).
-        seconds: wall-clock limit (k-medoids); the best answer so far when it is spent.
+        seconds: wall-clock limit (k-medoids): the best choice so far when it is spent, and then
+            everybody's nearest chosen sample, for which it may take longer; at the worst, samples
+            drawn at random.
         assignment: whether to say which chosen sample stands for each sample, where the selector
             counts samples for one another.
 
@@ -88,7 +90,8 @@ def _space(gradients: Any) -> Metric:
     if isinstance(gradients, Euclidean | OuterProduct):
         space: Metric = gradients
     else:
-        rows = as_tensor("gradients", gradients)
+        plain = type(gradients) is np.ndarray and gradients.dtype.kind == "f"
+        rows = gradients if plain else as_tensor("gradients", gradients)
         try:
             space = Euclidean(rows[:, None] if rows.ndim == 1 else rows)
         except ValueError as error:
@@ -134,7 +137,12 @@ def _check_selector(selector: Any, labels: Tensor | None) -> None:
 def _numpy(found: Coreset) -> Coreset[NDArray[Any]]:
     kept = None if found.assignment is None else found.assignment.numpy()
     return Coreset(
-        found.indices.numpy(), found.weights.numpy(), found.objective, found.gradient_error, kept
+        found.indices.numpy(),
+        found.weights.numpy(),
+        found.objective,
+        found.gradient_error,
+        kept,
+        found.fell_back,
     )
 
 

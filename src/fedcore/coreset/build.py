@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedcore import plugins
 from fedcore.coreset.candidates import Candidates, Select
-from fedcore.errors import BadOption
+from fedcore.errors import BadOption, FedCoreError
 from fedcore.types import Coreset, Generator
 
+log = logging.getLogger(__name__)
+
 Options = tuple[tuple[str, Any], ...]  # of a selector's own, by name
+PLAIN = "uniform-plain"  # what takes the place of a choice that failed
 
 
 def build_coreset(
@@ -25,16 +31,32 @@ def build_coreset(
 ) -> Coreset:
     """At most ``budget`` of the candidates, with weights that sum to their number n.
 
-    A budget of n or more is no reduction: everything comes back, each with weight one.
+    A budget of n or more is no reduction: everything comes back, each with weight one. A selector
+    of ours that fails never ends a run: a plain draw takes the place of its choice, which says so.
+
+    Raises:
+        BadOption: If a selector asks for what it was not given, or one of the user's own fails.
     """
-    size = len(candidates)
+    size = len(candidates.space)
     if budget >= size:
         everything = torch.arange(size, device=candidates.space.factors[0].device)
         ones = torch.ones(size, dtype=torch.float64, device=everything.device)
         return Coreset(everything, ones, 0.0, 0.0, everything)
-    coreset = selector_of(selector, options)(candidates, budget, generator)
-    _check(coreset, size, budget, selector)
-    return coreset
+    cause = None
+    try:
+        coreset = selector_of(selector, options)(candidates, budget, generator)
+        wrong = _what_is_wrong(coreset, size, budget)
+    except FedCoreError:  # a sentence about what the selector was given
+        raise
+    except Exception as error:
+        wrong, cause = f"failed: {type(error).__name__}: {error}", error
+    if wrong is None:
+        return coreset
+    if selector.endswith(".py"):
+        raise BadOption(f"selector {selector!r} {wrong}") from cause
+    log.warning("selector %r %s; took %d of %d samples at random", selector, wrong, budget, size)
+    plain = selector_of(PLAIN)(candidates, budget, generator)
+    return replace(plain, fell_back=True)
 
 
 def selector_of(name: str, options: Options = ()) -> Select:
@@ -46,31 +68,24 @@ def selector_of(name: str, options: Options = ()) -> Select:
     return select
 
 
-def _check(coreset: Coreset, size: int, budget: int, selector: str) -> None:
-    """Refuse what no executor should train on: compiled loops do not look where they read.
-
-    Raises:
-        BadOption: If samples or weights are not those of a coreset.
-    """
+def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
+    """Say why no executor should train on this: compiled loops do not look where they read."""
     if not isinstance(coreset, Coreset):  # whose method it is may not know our types
-        raise BadOption(
-            f"selector {selector!r} must return a Coreset, got a {type(coreset).__name__}"
-        )
+        return f"must return a Coreset, got a {type(coreset).__name__}"
     indices, weights = coreset.indices, coreset.weights
     chosen = len(indices)
     if not 0 < chosen <= budget or len(weights) != chosen:
-        raise BadOption(
-            f"selector {selector!r} gave {chosen} samples with {len(weights)} weights; "
+        return (
+            f"gave {chosen} samples with {len(weights)} weights; "
             f"it must give 1 to {budget}, with a weight each"
         )
-    if (
-        not 0 <= int(indices.min()) <= int(indices.max()) < size
-        or len(torch.unique(indices)) < chosen
-    ):
-        raise BadOption(f"selector {selector!r} must give different indices from 0 to {size - 1}")
+    names = indices.cpu().numpy()
+    if not 0 <= names.min() <= names.max() < size or len(np.unique(names)) < chosen:
+        return f"must give different indices from 0 to {size - 1}"
     total = float(weights.sum())
     if not bool((weights > 0).all()) or not math.isclose(total, size, rel_tol=1e-3):
-        raise BadOption(
-            f"selector {selector!r} gave weights that sum to {total:g}; "
+        return (
+            f"gave weights that sum to {total:g}; "
             f"they must be above 0 and sum to the number of samples, {size}"
         )
+    return None

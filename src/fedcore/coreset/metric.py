@@ -1,19 +1,21 @@
-"""The spaces that gradients live in, each as small as exactness allows.
+"""The spaces that gradients live in, each as small as exactness allows, and what is computed there.
 
 Distances between per-sample gradients g_i are all that k-medoids needs (Eq. 5 of the paper:
 Σ_j min_k ‖g_j − g_k‖), and two common proxies never need their long vectors:
 
-- dL/dz_i = Wᵀ r_i, with r = softmax − one-hot: ‖g_i − g_j‖² = (r_i − r_j)ᵀ W Wᵀ (r_i − r_j), so
-  r L with L Lᵀ = W Wᵀ has the same distances in C instead of d dimensions;
-- the last layer's gradient r_i ⊗ [z_i, 1]: ⟨g_i, g_j⟩ = ⟨r_i, r_j⟩ (1 + ⟨z_i, z_j⟩).
+- dL/dz_i = Wᵀ r_i, with r = softmax − one-hot, has its distances in as many dimensions as there
+  are classes (``proxies.residual_metric``);
+- the last layer's gradient r_i ⊗ z̃_i, z̃ = [z, 1] where the layer has a bias: ⟨g_i, g_j⟩ =
+  ⟨r_i, r_j⟩ ⟨z̃_i, z̃_j⟩, and Σ_j δ_j g_j = Rᵀ diag(δ) Z̃, a [C, d + 1] matrix.
 
 Nothing is centred: late in training most gradients are almost 0 while the mean is not, and
-subtracting it in float32 turns small distinct gradients into duplicates.
+subtracting it in float32 turns small distinct gradients into duplicates. Numbers are float32
+wherever that is enough; see ``as_rows``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TypeAlias, final
 
 import numpy as np
@@ -21,7 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-PIECE = 1 << 17  # numbers computed with at a time
+BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
+PIECE = 1 << 17  # numbers computed with at a time, in pairs: as doubles they fit into a cache
+BLOCK = 1 << 24  # distances held at a time: 64 MB of float32
+SMALLEST, LARGEST = 2.0**-30, 2.0**40  # of a set's largest number: squares stay inside float32
+OFFSET = 2.0**10  # times the spread: so far from zero, float32 has few digits left for it
 
 Array: TypeAlias = "Tensor | NDArray[np.floating] | NDArray[np.integer]"
 
@@ -31,11 +37,15 @@ class NotFinite(ValueError):
 
 
 def as_rows(values: Array, name: str) -> Tensor:
-    """Return ``values`` as a contiguous, finite float32 matrix [n, d] on its own device.
+    """Return ``values`` as a contiguous, finite matrix [n, d] on its own device.
+
+    In float32, unless that would lose what tells points apart: where squares would overflow or
+    vanish, and where more digits were given and numbers lie far from zero against their spread,
+    the matrix is in float64.
 
     Raises:
         ValueError: If it is not a matrix.
-        NotFinite: If it holds NaN or infinity.
+        NotFinite: If it holds NaN or infinity, in float32.
     """
     tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_native(values))
     if tensor.ndim != 2:
@@ -44,16 +54,39 @@ def as_rows(values: Array, name: str) -> Tensor:
         )
     # Adding 0 turns -0.0 into 0.0, so that equal rows have equal bits.
     rows = (tensor.to(torch.float32) + 0.0).contiguous()
+    if not rows.numel():
+        return rows
     # The least and the largest are NaN if any number is: one pass, a tenth of asking each of them.
-    if rows.numel() and not all(bool(torch.isfinite(end)) for end in torch.aminmax(rows)):
+    low, high = (float(end) for end in torch.aminmax(rows))
+    if not (np.isfinite(low) and np.isfinite(high)):
         bad = int((~torch.isfinite(rows)).any(dim=1).nonzero()[0])
         raise NotFinite(f"{name} must be finite float32 numbers, but row {bad} is not")
+    largest = max(-low, high)
+    more = tensor.dtype in (torch.float64, torch.int64, torch.int32) and _far_from_zero(rows)
+    lost = more and not torch.equal(rows.double(), tensor.double())
+    if lost or not (largest == 0 or SMALLEST <= largest <= LARGEST):
+        return (tensor.to(torch.float64) + 0.0).contiguous()
     return rows
 
 
-def _native(values: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # too large for float32 becomes inf, and is reported as such
-        return np.ascontiguousarray(values, dtype=np.float32)
+def _native(values: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.floating]:
+    more = values.dtype.itemsize > 4 or (values.dtype.kind in "iu" and values.dtype.itemsize == 4)
+    kind = np.float64 if more else np.float32
+    return np.ascontiguousarray(values, dtype=kind)
+
+
+def _far_from_zero(rows: Tensor) -> bool:
+    """Say whether numbers are large against how far they spread in any column."""
+    low, high = torch.aminmax(rows, dim=0)
+    largest = torch.maximum(-low, high).max()
+    return bool(largest > OFFSET * (high.double() - low.double()).max())
+
+
+def _scaled(rows: Tensor) -> Tensor:
+    """Return float64 rows in float32, times the power of two that brings the largest to 1."""
+    largest = rows.abs().max() if rows.numel() else rows.new_zeros(())
+    exponent = int(torch.frexp(largest).exponent)
+    return torch.ldexp(rows, torch.tensor(-exponent, device=rows.device)).float() + 0.0
 
 
 @final
@@ -61,6 +94,7 @@ class Euclidean:
     """Points [n, d] with distance ‖p_i − p_j‖."""
 
     __slots__ = ("points",)
+    bias = False  # there is no second factor
 
     def __init__(self, points: Array) -> None:
         self.points = as_rows(points, "points")
@@ -73,11 +107,6 @@ class Euclidean:
         """What distances are computed from: the points, and no second factor."""
         return self.points, None
 
-    @property
-    def bias(self) -> bool:
-        """Whether the second factor has a constant 1 appended: there is none."""
-        return False
-
     def cpu(self) -> Euclidean:
         """Return the same space in main memory."""
         return self._of(self.points.cpu())
@@ -86,19 +115,22 @@ class Euclidean:
         """Return the space of some of the points, in the order of ``indices``."""
         return self._of(self.points[indices])
 
+    def single(self) -> Euclidean:
+        """Return float32 points with these distances, up to one power of two and rounding."""
+        points = self.points
+        if points.dtype == torch.float32:
+            return self
+        if _far_from_zero(points):
+            low, high = torch.aminmax(points, dim=0)
+            points = points - (low + high) / 2
+        return self._of(_scaled(points))
+
     @classmethod
     def _of(cls, points: Tensor) -> Euclidean:
         """Return a space of points that have been checked before."""
         space = cls.__new__(cls)
         space.points = points
         return space
-
-    def between(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return the distances [m] of paired points, from differences, in float64."""
-        return _in_pieces(self._between, first, second, max(1, self.points.shape[1]))
-
-    def _between(self, first: Tensor, second: Tensor) -> Tensor:
-        return _squared(self.points, first, second).sqrt()
 
 
 @final
@@ -113,12 +145,12 @@ class OuterProduct:
     rearranged so that nearby samples do not cancel.
     """
 
-    __slots__ = ("_bias", "inputs", "residuals")
+    __slots__ = ("bias", "inputs", "residuals")
 
     def __init__(self, residuals: Array, inputs: Array, bias: bool = True) -> None:
         self.residuals = as_rows(residuals, "residuals")
         self.inputs = as_rows(inputs, "inputs")
-        self._bias = bias
+        self.bias = bias  # whether the layer's inputs end in a constant 1
         if len(self.residuals) != len(self.inputs):
             raise ValueError(
                 f"residuals and inputs must have as many rows as each other, got "
@@ -137,82 +169,131 @@ class OuterProduct:
         """What distances are computed from: residuals and layer inputs."""
         return self.residuals, self.inputs
 
-    @property
-    def bias(self) -> bool:
-        """Whether the layer has a bias, that is, whether its inputs end in a constant 1."""
-        return self._bias
-
     def cpu(self) -> OuterProduct:
         """Return the same space in main memory."""
-        return self._of(self.residuals.cpu(), self.inputs.cpu(), self._bias)
+        return self._of(self.residuals.cpu(), self.inputs.cpu(), self.bias)
 
     def take(self, indices: Tensor) -> OuterProduct:
         """Return the space of some of the samples, in the order of ``indices``."""
-        return self._of(self.residuals[indices], self.inputs[indices], self._bias)
+        return self._of(self.residuals[indices], self.inputs[indices], self.bias)
+
+    def single(self) -> OuterProduct:
+        """Return float32 factors with these distances, up to one power of two and rounding."""
+        if self.residuals.dtype == self.inputs.dtype == torch.float32:
+            return self
+        residuals, inputs = self.residuals.double(), self.inputs.double()
+        if self.bias:  # the constant must shrink with the inputs; as a column, it does
+            inputs = torch.cat((inputs, torch.ones_like(inputs[:, :1])), dim=1)
+        return self._of(_scaled(residuals), _scaled(inputs), False)
 
     @classmethod
     def _of(cls, residuals: Tensor, inputs: Tensor, bias: bool) -> OuterProduct:
         """Return a space of samples that have been checked before."""
         space = cls.__new__(cls)
-        space.residuals, space.inputs, space._bias = residuals, inputs, bias
+        space.residuals, space.inputs, space.bias = residuals, inputs, bias
         return space
-
-    def between(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return the distances [m] of paired samples, from differences, in float64."""
-        width = self.residuals.shape[1] + self.inputs.shape[1]
-        return _in_pieces(self._between, first, second, max(1, width))
-
-    def _between(self, first: Tensor, second: Tensor) -> Tensor:
-        left = _squared(self.residuals, first, second)
-        right = _squared(self.inputs, first, second)
-        norms_left = [_norms(self.residuals, which) for which in (first, second)]
-        norms_right = [_norms(self.inputs, which) + float(self._bias) for which in (first, second)]
-        sum_left, sum_right = sum(norms_left) / 2, sum(norms_right) / 2
-        gaps = (norms_left[0] - norms_left[1]) * (norms_right[0] - norms_right[1])
-        squared = left * (sum_right - right / 4) + right * (sum_left - left / 4) + gaps / 2
-        return squared.clamp(min=0).sqrt()
 
 
 Metric: TypeAlias = Euclidean | OuterProduct
 
 
-def _in_pieces(
-    between: Callable[[Tensor, Tensor], Tensor], first: Tensor, second: Tensor, width: int
-) -> Tensor:
-    """Return ``between`` of all pairs; on a CPU, so many at once as doubles fit into its cache."""
+def pair_distances(space: Metric, first: Tensor, second: Tensor) -> Tensor:
+    """Return the distances [m] of paired samples, from differences, in float64."""
+    width = sum(max(1, factor.shape[1]) for factor in space.factors if factor is not None)
     size = max(1, PIECE // width if first.device.type == "cpu" else len(first))
+    if len(first) <= size:
+        return _between(space, first, second)
     pairs = zip(torch.split(first, size), torch.split(second, size), strict=True)
-    return torch.cat([between(one, other) for one, other in pairs])
+    return torch.cat([_between(space, one, other) for one, other in pairs])
 
 
-def _squared(rows: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    return (rows[first].double() - rows[second].double()).square().sum(dim=1)
+def _between(space: Metric, first: Tensor, second: Tensor) -> Tensor:
+    ends, gaps, sums, differences = [], [], [], []
+    for factor in space.factors:
+        if factor is not None:
+            ends = [factor[which].double() for which in (first, second)]
+            differences.append((ends[0] - ends[1]).square().sum(dim=1))
+    if len(differences) == 1:
+        return differences[0].sqrt()
+    for factor, extra in zip(space.factors, (0.0, float(space.bias)), strict=True):
+        assert factor is not None  # there are two
+        one, other = (factor[which].double().square().sum(1) + extra for which in (first, second))
+        sums.append((one + other) / 2)
+        gaps.append(one - other)
+    left, right = differences
+    squared = left * (sums[1] - right / 4) + right * (sums[0] - left / 4) + gaps[0] * gaps[1] / 2
+    return squared.clamp(min=0).sqrt()
 
 
-def _norms(rows: Tensor, which: Tensor) -> Tensor:
-    return rows[which].double().square().sum(dim=1)
+def blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Slices of ``rows`` so that a block against ``columns`` stays within memory."""
+    size = max(1, BLOCK // max(1, columns))
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))
 
 
-def residual_metric(residuals: Array, weight: Array) -> Euclidean:
-    """Return gradients dL/dz = Wᵀ r in at most C dimensions, with their distances unchanged.
+def inner(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tensor:
+    """<g_i, g_j> for i in ``rows``, j in ``columns``, in float64."""
+    first, second = space.factors
+    products = first[rows].double() @ first[columns].double().T
+    if second is None:
+        return products
+    return products * (second[rows].double() @ second[columns].double().T + float(space.bias))
 
-    r ↦ r L with L Lᵀ = W Wᵀ. L comes from the eigenvectors of W Wᵀ rather than from Cholesky's
-    factor, so a rank-deficient W (more classes than inputs, dead units) is not a special case:
-    directions that W does not see are dropped.
 
-    Args:
-        residuals: softmax − one-hot, [n, C].
-        weight: The last layer's matrix W, [C, d] as ``torch.nn.Linear`` stores it.
+def squared_norms(space: Metric) -> Tensor:
+    """||g_j||² for every sample, in float64."""
+    first, second = space.factors
+    norms = first.double().square().sum(dim=1)
+    if second is None:
+        return norms
+    return norms * (second.double().square().sum(dim=1) + float(space.bias))
+
+
+def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tensor:
+    """||g_i - g_j|| for i in ``rows``, j in ``columns``.
+
+    Between points by differences: the matrix-product form loses small distances to rounding.
+    Between outer products by the Gram form in float64.
     """
-    rows, matrix = as_rows(residuals, "residuals"), as_rows(weight, "weight").double()
-    if rows.shape[1] != matrix.shape[0]:
-        raise ValueError(
-            f"weight must have one row a class ({rows.shape[1]} by the residuals), "
-            f"got {matrix.shape[0]}"
-        )
-    values, vectors = torch.linalg.eigh(matrix @ matrix.T)
-    seen = values > values[-1] * 1e-12 * len(values)
-    if not bool(seen.any()):
-        return Euclidean(torch.zeros_like(rows[:, :1]))
-    factor = (vectors[:, seen] * values[seen].sqrt()).flip(1)  # most telling direction first
-    return Euclidean((rows.double() @ factor).float())
+    first, second = space.factors
+    if second is None:
+        return torch.cdist(first[rows], first[columns], compute_mode=BY_DIFFERENCES)
+    norms = squared_norms(space)
+    squared = norms[rows][:, None] + norms[columns][None, :] - 2 * inner(space, rows, columns)
+    return squared.clamp(min=0).sqrt().to(first.dtype)
+
+
+def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None = None) -> Tensor:
+    """Σ_k δ_k g_k, flattened, in float64; weights left out are one."""
+    first, second = space.factors
+    if second is None and weights is None:  # in pieces, or doubles would need memory of their own
+        parts = torch.split(first[indices], max(1, 8 * PIECE // max(1, first.shape[1])))
+        return torch.stack([part.double().sum(dim=0) for part in parts]).sum(dim=0)
+    left = first[indices].double()
+    if weights is not None:
+        left = left * weights.to(left)[:, None]
+    if second is None:
+        return left.sum(dim=0)
+    right = second[indices].double()
+    total = left.T @ right
+    return (
+        torch.cat([total, left.sum(0)[:, None]], dim=1).flatten() if space.bias else total.flatten()
+    )
+
+
+def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
+    """ε of the paper, relative: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j|| (Eq. 2, section 5).
+
+    Where all gradients cancel to nothing, the error is relative to their mean length instead.
+    """
+    everything = weighted_sum(space, slice(None))
+    gap = float((everything - weighted_sum(space, indices, weights)).norm())
+    whole = float(everything.norm())
+    lengths = [torch.linalg.vector_norm(f, dim=1).double() for f in space.factors if f is not None]
+    if len(lengths) == 2:
+        lengths[0] *= (lengths[1].square() + float(space.bias)).sqrt()
+    scale = float(lengths[0].sum())
+    if whole <= 1e-9 * scale or whole == 0:
+        whole = scale / max(1, len(space))
+    return gap / whole if whole > 0 else 0.0

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcore.coreset.metric import Euclidean, Metric, OuterProduct, residual_metric
+from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, as_rows
 from fedcore.errors import BadOption
 
 STATIC = "input"
@@ -51,6 +51,31 @@ class HeadGradients:
             return joined
         place = torch.argsort(order).to(joined.residuals.device)
         return cls(joined.residuals[place], joined.inputs[place], joined.losses[place])
+
+
+def residual_metric(residuals: Array, weight: Array) -> Euclidean:
+    """Return gradients dL/dz = Wᵀ r in at most C dimensions, with their distances unchanged.
+
+    r ↦ r L with L Lᵀ = W Wᵀ. L comes from the eigenvectors of W Wᵀ rather than from Cholesky's
+    factor, so a rank-deficient W (more classes than inputs, dead units) is not a special case:
+    directions that W does not see are dropped.
+
+    Args:
+        residuals: softmax − one-hot, [n, C].
+        weight: The last layer's matrix W, [C, d] as ``torch.nn.Linear`` stores it.
+    """
+    rows, matrix = as_rows(residuals, "residuals"), as_rows(weight, "weight").double()
+    if rows.shape[1] != matrix.shape[0]:
+        raise ValueError(
+            f"weight must have one row a class ({rows.shape[1]} by the residuals), "
+            f"got {matrix.shape[0]}"
+        )
+    values, vectors = torch.linalg.eigh(matrix @ matrix.T)
+    seen = values > values[-1] * 1e-12 * len(values)
+    if not bool(seen.any()):
+        return Euclidean(torch.zeros_like(rows[:, :1]))
+    factor = (vectors[:, seen] * values[seen].sqrt()).flip(1)  # most telling direction first
+    return Euclidean((rows.double() @ factor).to(rows.dtype))
 
 
 def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> Metric:

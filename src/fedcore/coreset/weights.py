@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedcore.coreset.distances import blocks, distances, gradient_error
-from fedcore.coreset.metric import Metric
+from fedcore.coreset.metric import Metric, blocks, distances, gradient_error
 from fedcore.types import Coreset
 
 

@@ -1,9 +1,15 @@
 """Families of points that k-medoids must cope with, small and made on the spot."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from fedcore.coreset.metric import Euclidean, OuterProduct, residual_metric
+from fedcore.coreset.metric import Euclidean, OuterProduct
+from fedcore.coreset.proxies import residual_metric
+
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # for plain_medoids
 
 STAGES = {"early": (0.5, 0.7, 1.0), "middle": (4.0, 2.5, 1.5), "late": (11.0, 5.0, 1.5)}
 

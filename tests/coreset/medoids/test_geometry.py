@@ -1,25 +1,16 @@
 import numpy as np
 import pytest
+from plain_medoids import distance_matrix, rows_of
 
-from fedcore.coreset.medoids.geometry import (
-    LEAF,
-    LINE,
-    WHOLE,
-    distance_rows,
-    leaves_of,
-    rows_of,
-    take_rows,
-)
+from fedcore.coreset.medoids.geometry import LEAF
+from fedcore.coreset.medoids.layout import LINE, LONG, leaves_of, take_rows
 from fedcore.coreset.metric import Euclidean, OuterProduct
 
 RNG = np.random.default_rng(0)
 
 
 def matrix(metric):
-    rows = rows_of(metric)
-    out = np.empty((len(metric), len(metric)), np.float32)
-    distance_rows(rows, leaves_of(rows), 0, out)
-    return out
+    return distance_matrix(rows_of(metric))
 
 
 def direct(values):
@@ -43,10 +34,10 @@ def test_leaves_begin_where_a_register_reads_them_in_one_go():
         )
 
 
-def test_only_long_vectors_are_split():
-    short, long = (rows_of(Euclidean(RNG.normal(size=(3, WHOLE + more)))) for more in (0, 1))
-    assert (short.left.shape[1], short.right.shape[1]) == (WHOLE, 0)
-    assert short.left.shape[1] > long.left.shape[1] == WHOLE + 1 - long.right.shape[1]
+def test_only_long_vectors_and_outer_products_are_searched_by_products():
+    short, long = (rows_of(Euclidean(RNG.normal(size=(3, LONG + more)))) for more in (0, 1))
+    assert (len(short.norms), len(long.norms)) == (0, 3)
+    assert len(rows_of(OuterProduct(RNG.normal(size=(3, 2)), RNG.normal(size=(3, 2)))).norms) == 3
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -1,16 +1,15 @@
 import numpy as np
+import pytest
+from plain_medoids import distance_matrix, rows_of
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.dense import distance_matrix
-from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of, nearest_among
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem, TimeUp
 
 
 def problem(metric, labels=None):
     count = len(metric)
     weights = np.arange(1, count + 1, dtype=np.float32)
-    return Problem(rows_of(metric), weights, 2, np.arange(2), False, labels, 1)
+    return Problem(rows_of(metric), weights, 2, np.arange(2), labels=labels)
 
 
 def test_far_is_further_than_anything(family):
@@ -29,7 +28,7 @@ def test_labels_stand_one_after_the_other(late):
 
 def test_lists_stay_inside_their_label(late):
     layout = layout_of(problem(late(300), np.arange(300) % 3))
-    lists = build_lists(layout, 20, Deadline())
+    lists = build_lists(layout, 20, None)
     for begin, end in layout.segments:
         inside = lists.points[begin:end, :20]
         assert ((inside >= begin) & (inside < end)).all()
@@ -38,7 +37,7 @@ def test_lists_stay_inside_their_label(late):
 def test_lists_among_some_places_hold_the_nearest_of_those(family):
     layout = layout_of(problem(family(200)))
     among = np.arange(len(layout)) % 3 == 0
-    lists = build_lists(layout, 12, Deadline(), among=among)
+    lists = build_lists(layout, 12, None, among=among)
     distances = distance_matrix(layout.rows)
     for point in range(len(layout)):
         others = np.flatnonzero(among & (np.arange(len(layout)) != point))
@@ -46,7 +45,7 @@ def test_lists_among_some_places_hold_the_nearest_of_those(family):
         assert lists.points[point, 0] == point
         assert among[lists.points[point, 1:12]].all()
         np.testing.assert_allclose(lists.distances[point, 1:12], want, rtol=1e-6)
-    everybody = build_lists(layout, len(layout), Deadline(), among=among)
+    everybody = build_lists(layout, len(layout), None, among=among)
     assert (everybody.radius >= distances.max()).all()
 
 
@@ -58,11 +57,12 @@ def test_places_mark_where_points_stand(late):
 def test_a_label_without_members_finds_nobody(late):
     layout = layout_of(problem(late(300), np.arange(300) % 3))
     members = np.arange(300) < 100
-    points, _ = nearest_among(layout, members, np.arange(300), 2, Deadline())
+    points, _ = nearest_among(layout, members, np.arange(300), 2, None)
     assert (points[:100] >= 0).all()
     assert (points[100:] == -1).all()
 
 
 def test_no_time_no_lists(late):
     layout = layout_of(problem(late(300)))
-    assert build_lists(layout, 20, Deadline.after(0.0)) is None
+    with pytest.raises(TimeUp):
+        build_lists(layout, 20, lambda: True)

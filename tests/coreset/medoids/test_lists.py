@@ -1,17 +1,16 @@
 import numpy as np
+from plain_medoids import rows_of
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.lists import EXTRAS, add_extras, reversed_lists
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.lists import EXTRAS, add_extras, who_lists
+from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.metric import Euclidean
 
 
 def lists_on_a_line(count=20, length=4):
     rows = rows_of(Euclidean(np.arange(count)[:, None] ** 1.5))
-    problem = Problem(rows, np.ones(count, np.float32), 2, np.arange(2), False, None, 1)
-    return build_lists(layout_of(problem), length, Deadline())
+    problem = Problem(rows, np.ones(count, np.float32), 2, np.arange(2))
+    return build_lists(layout_of(problem), length, None)
 
 
 def test_a_list_begins_with_its_owner_and_is_sorted():
@@ -29,9 +28,9 @@ def test_a_list_of_everybody_has_no_border():
 
 def test_reversed_lists_name_exactly_those_who_list_a_point():
     lists = lists_on_a_line()
-    reverse = reversed_lists(lists)
+    offsets, points, _ = who_lists(lists, np.zeros_like(lists.exact), lists.exact)
     for point in range(20):
-        got = reverse.points[reverse.offsets[point] : reverse.offsets[point + 1]]
+        got = points[offsets[point] : offsets[point + 1]]
         want = [other for other in range(20) if point in lists.points[other, :4]]
         assert got.tolist() == want
 

@@ -1,26 +1,26 @@
 import numpy as np
 import pytest
+from plain_medoids import rows_of
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.lists import reversed_lists
+from fedcore.coreset.medoids.lists import Reverse, who_lists
 from fedcore.coreset.medoids.moves import drop, sweep
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.state import new_state, settle
 from fedcore.coreset.metric import Euclidean
 
 COUNT = 200
 METRIC = Euclidean(np.random.default_rng(0).normal(size=(COUNT, 3)))
 WEIGHTS = np.random.default_rng(1).integers(1, 5, COUNT).astype(np.float32)
-LAYOUT = layout_of(Problem(rows_of(METRIC), WEIGHTS, 2, np.arange(2), False, None, 1))
+LAYOUT = layout_of(Problem(rows_of(METRIC), WEIGHTS, 2, np.arange(2)))
 
 
 def begin(length, chosen):
-    lists = build_lists(LAYOUT, length, Deadline())
+    lists = build_lists(LAYOUT, length, None)
     state = new_state(chosen, LAYOUT.weights, LAYOUT.far)
     settle(lists, state)
-    return lists, reversed_lists(lists), state
+    exact = who_lists(lists, np.zeros_like(lists.exact), lists.exact)
+    return lists, Reverse(*exact, *who_lists(lists, lists.exact, lists.size)), state
 
 
 def check_against_recomputation(lists, state):

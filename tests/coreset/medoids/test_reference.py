@@ -1,6 +1,5 @@
 import numpy as np
-
-from fedcore.coreset.medoids.reference import exhaustive, objective, pam
+from plain_medoids import exhaustive, objective, pam
 
 # Points 0, 1, 5, 6 on a line: the best pair takes one of each neighbouring two, at cost 1 + 1.
 LINE = np.abs(np.subtract.outer([0.0, 1.0, 5.0, 6.0], [0.0, 1.0, 5.0, 6.0]))

@@ -1,21 +1,25 @@
 """The solver's contract, on any path: what a caller may rely on."""
 
-import pytest
-
-pytest.importorskip("hypothesis")
-
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+
+pytest.importorskip("hypothesis")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from plain_medoids import exhaustive
 
-from fedcore.coreset.medoids.reference import exhaustive
-from fedcore.coreset.medoids.solve import solve
+import fedcore
+from fedcore.coreset.medoids.solve import path_for, solve
 from fedcore.coreset.metric import Euclidean, OuterProduct
 
-PATHS = ["exact", "sparse", "torch"]
+PATHS = ["exact", "sparse", "sampled", "torch"]
 RNG = np.random.default_rng(0)
 
 
@@ -79,14 +83,6 @@ def test_tiny_problems_are_solved_within_a_swap_of_the_best(path, k):
     best = exhaustive(distances_of(points), k)[1]
     found = min(solve(points, k, seed=seed, path=path).objective for seed in range(10))
     assert found == pytest.approx(best, rel=1e-5)
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_seed_gives_one_answer_whatever_the_threads(path):
-    points = RNG.normal(size=(300, 5))
-    one, two = solve(points, 60, seed=3, path=path), solve(points, 60, seed=3, path=path, threads=2)
-    assert one.indices.tolist() == two.indices.tolist()
-    assert one.objective == two.objective
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -168,3 +164,128 @@ def test_rounding_errors_choose_no_other_medoids(size, k):
         assert not torch.equal(points, nearly)
         one, other = (solve(values, k, seed=0).indices.tolist() for values in (points, nearly))
         assert one == other
+
+
+@pytest.mark.parametrize(
+    ("count", "k", "path"),
+    [(700, 20, "exact"), (701, 20, "sparse"), (4096, 100, "exact"), (4097, 100, "sampled")],
+)
+def test_the_answer_names_its_path(count, k, path):
+    assert path_for(count, k) == path
+    points = np.random.default_rng(0).normal(size=(count, 2))
+    assert solve(points, k).path == path
+
+
+def test_where_numba_is_missing_tensor_operations_do():
+    program = """
+import sys
+sys.modules["numba"] = None
+import numpy as np
+from fedcore.coreset.medoids.solve import path_for, solve
+points = np.random.default_rng(0).normal(size=(900, 5))
+answer = solve(points, 90, seed=1)
+assert answer.path == "torch"
+print(repr(answer.objective))
+"""
+    here = {**os.environ, "PYTHONPATH": str(Path(fedcore.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=here, capture_output=True, text=True, check=True
+    )
+    points = np.random.default_rng(0).normal(size=(900, 5))
+    exact = solve(points, 90, seed=1, path="exact").objective
+    assert float(done.stdout) == pytest.approx(exact, rel=0.01)
+
+
+@pytest.mark.parametrize(("count", "share"), [(400, 0.02), (400, 0.3), (1200, 0.05), (1200, 0.4)])
+def test_the_torch_path_is_never_one_percent_above_the_exact_one(family, count, share):
+    metric = family(count)
+    k = max(1, int(share * len(metric)))
+    exact = solve(metric, k, path="exact").objective
+    assert solve(metric, k, path="torch").objective <= 1.01 * exact + 1e-12
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_medoid_serves_itself_where_squares_vanish(path):
+    draw = np.random.default_rng(0)
+    for _ in range(30):
+        count = int(draw.integers(20, 90))
+        points = draw.normal(size=(count, 10)) * 10.0 ** draw.uniform(-38, 30, size=(count, 1))
+        answer = solve(points, int(draw.integers(2, count)), path=path)
+        assert answer.weights.min() >= 1
+        assert answer.weights.sum() == count
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("scale", [1e-40, 1e-25, 1e20, 1e37])
+def test_size_does_not_matter(path, scale):
+    points = np.random.default_rng(1).normal(size=(200, 3)) * scale
+    answer = solve(points, 20, path=path)
+    served = np.linalg.norm((points - points[answer.indices][answer.assignment]) / scale, axis=1)
+    assert answer.objective / scale == pytest.approx(served.sum(), rel=1e-4)
+    best = np.linalg.norm((points[:, None] - points[answer.indices][None]) / scale, axis=2).min(
+        axis=1
+    )
+    np.testing.assert_allclose(served, best, rtol=1e-4, atol=1e-6)
+    assert best.sum() < 1.03 * solve(points / scale, 20, path=path).objective
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_offset_of_float64_points_does_not_matter(path):
+    points = np.random.default_rng(2).normal(size=(150, 4))
+    near, far = solve(points, 15, path=path), solve(points + 1e8, 15, path=path)
+    check(points, 15, far)
+    assert far.objective == pytest.approx(near.objective, rel=0.02)
+
+
+class Clock:
+    """Says that the time is up after so many looks."""
+
+    def __init__(self, looks):
+        self.left = looks
+
+    def __call__(self):
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize(
+    ("path", "count", "k"),
+    [
+        ("exact", 300, 30),
+        ("exact", 300, 1),
+        ("torch", 300, 30),
+        ("sparse", 1500, 300),
+        ("sparse", 1500, 60),
+        ("sampled", 2500, 20),
+        ("sampled", 2500, 50),
+    ],
+)
+def test_more_time_is_never_worse_and_a_random_draw_is_the_floor(late, path, count, k):
+    metric = late(count)
+    full = Clock(1 << 30)
+    best = solve(metric, k, path=path, over=full)
+    assert best.finished
+    needed = (1 << 30) - full.left
+    space = metric.points.double()
+    before = np.inf
+    for looks in sorted({0, 1, 2, 3, *np.linspace(0, needed, 12).astype(int).tolist()}):
+        answer = solve(metric, k, path=path, over=Clock(looks))
+        reach = torch.cdist(space, space[answer.indices])
+        owned = reach[torch.arange(count), torch.from_numpy(answer.assignment)]
+        # Assignment, weights and objective are those of the indices that are returned.
+        assert answer.objective == pytest.approx(float(owned.sum()), rel=1e-6)
+        assert float(owned.sum()) == pytest.approx(float(reach.min(dim=1).values.sum()), rel=1e-6)
+        assert answer.objective <= before * (1 + 1e-6)
+        before = answer.objective
+    assert best.objective == pytest.approx(before, rel=1e-9)
+    draws = [np.random.default_rng(seed).permutation(count)[:k] for seed in range(20)]
+    mean = np.mean([float(torch.cdist(space, space[d]).min(dim=1).values.sum()) for d in draws])
+    assert solve(metric, k, path=path, over=Clock(0)).objective < 1.6 * mean
+    assert best.objective <= mean
+
+
+def test_no_seconds_at_all_still_give_everybody_the_nearest():
+    points = np.random.default_rng(0).normal(size=(5000, 6)).astype(np.float32)
+    answer = solve(points, 100, seconds=0.0)
+    assert not answer.finished
+    check(points, 100, answer)

@@ -3,27 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from plain_medoids import distance_matrix, rows_of
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.dense import distance_matrix
-from fedcore.coreset.medoids.exact import assign_all, clusters_of, sweep
-from fedcore.coreset.medoids.geometry import rows_of
-from fedcore.coreset.medoids.hurry import Plan
+from fedcore.coreset.medoids.exact import solve_exact
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.neighbours import EVERY
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.medoids.sparse import Repairs, improve, list_length, solve_sparse
-from fedcore.coreset.medoids.state import new_state, settle
+from fedcore.coreset.medoids.sparse import Search, list_length, solve_sparse
+from fedcore.coreset.medoids.state import settle
 from fedcore.coreset.metric import Euclidean
 
 
 def dense_swaps(points, medoids):
-    distances = distance_matrix(rows_of(Euclidean(points)))
-    state = clusters_of(len(points), medoids)
-    weights = np.ones(len(points), np.float32)
-    assign_all(distances, state, weights)
-    return sweep(distances, state, weights, 0, 0, 1 << 40)[2]
+    rows, weights = rows_of(Euclidean(points)), np.ones(len(points), np.float32)
+    return solve_exact(Problem(rows, weights, len(medoids), medoids)).swaps
 
 
 @pytest.mark.parametrize("share", [0.03, 0.05, 0.2, 0.5, 0.8, 0.999])
@@ -55,28 +48,17 @@ def test_lists_grow_as_medoids_become_rare():
     assert lengths[-1] >= 16
 
 
-def test_few_medoids_are_left_to_the_exact_path():
-    points = np.random.default_rng(0).normal(size=(300, 2))
-    assert solve(points, 3, path="sparse").path == "exact"
-
-
-@pytest.mark.parametrize("seconds", [0.0, 1e-3, 10.0])
-def test_any_budget_gives_a_complete_answer(late, seconds):
-    rows = rows_of(late(1500))
-    problem = Problem(rows, np.ones(1500, np.float32), 300, np.arange(300), False, None, 1)
-    answer = solve_sparse(problem, Deadline.after(seconds))
-    assert len(np.unique(answer.medoids)) == 300
-    distances = distance_matrix(rows)[:, answer.medoids]
-    np.testing.assert_allclose(
-        distances[np.arange(1500), answer.nearest], distances.min(axis=1), rtol=1e-6
+@pytest.mark.parametrize("looks", [0, 1, 25, 30])
+def test_whenever_the_time_is_up_everybody_has_the_nearest_medoid(late, looks):
+    rows, clock = rows_of(late(1500)), iter([False] * looks)
+    problem = Problem(rows, np.ones(1500, np.float32), 300, np.arange(300))
+    answer = solve_sparse(problem, lambda: next(clock, True))
+    assert len(np.unique(answer.indices)) == 300
+    distances = distance_matrix(rows)[:, answer.indices]
+    np.testing.assert_array_equal(
+        distances[np.arange(1500), answer.assignment], distances.min(axis=1)
     )
-    assert answer.finished == (seconds == 10.0)
-
-
-def test_more_time_is_never_worse(late):
-    metric = late(3000)
-    none, some = (solve(metric, 600, path="sparse", seconds=s).objective for s in (0.0, 5.0))
-    assert some < none
+    assert not answer.finished
 
 
 def test_labels_share_the_budget_by_need():
@@ -99,34 +81,29 @@ def test_a_warm_start_saves_swaps(late):
     assert warm.objective <= 1.01 * solve(moved, 300, path="exact").objective
 
 
-def test_a_cluster_larger_than_lists_gets_its_best_member(late):
-    metric = late(2000)
-    problem = Problem(rows_of(metric), np.ones(2000, np.float32), 60, np.arange(60), False, None, 1)
+def search_of(metric, k, length):
+    count = len(metric)
+    problem = Problem(rows_of(metric), np.ones(count, np.float32), k, np.arange(k))
     layout = layout_of(problem)
-    lists = build_lists(layout, 24, Deadline())
-    state = new_state(layout.places(problem.start), layout.weights, layout.far)
-    settle(lists, state)
-    repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))
-    assert repairs.run()
-    before = settle(lists, state)
-    assert repairs.centre() > 0
-    assert state.chosen.sum() == 60
-    assert repairs.run()
-    assert settle(lists, state) < before
+    return Search(
+        layout, build_lists(layout, length, None), layout.places(problem.start), None, None
+    )
+
+
+def test_a_cluster_larger_than_lists_gets_its_best_member(late):
+    search = search_of(late(2000), 60, 24)
+    search.repair()
+    before = settle(search.lists, search.state)
+    assert search._centre_large() > 0
+    assert search.state.chosen.sum() == 60
+    search.repair()
+    assert settle(search.lists, search.state) < before
 
 
 def test_stirring_keeps_the_number_of_medoids_and_is_taken_back_where_it_is_no_gain(late):
-    metric = late(3000)
-    problem = Problem(
-        rows_of(metric), np.ones(3000, np.float32), 600, np.arange(600), False, None, 1
-    )
-    layout = layout_of(problem)
-    lists = build_lists(layout, 64, Deadline())
-    state = new_state(layout.places(problem.start), layout.weights, layout.far)
-    settle(lists, state)
-    repairs = Repairs(layout, lists, state, Plan(EVERY, Deadline(), 0.0, 0.0))
-    improve(lists, state, repairs)
-    first = settle(lists, state)
-    improve(lists, state, repairs)
-    assert state.chosen.sum() == 600
-    assert settle(lists, state) <= first
+    search = search_of(late(3000), 600, 64)
+    search.improve()
+    first = settle(search.lists, search.state)
+    search.improve(stirred=True)
+    assert search.state.chosen.sum() == 600
+    assert settle(search.lists, search.state) <= first

@@ -1,22 +1,20 @@
 import numpy as np
 import pytest
+from plain_medoids import distance_matrix, rows_of
 
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.dense import distance_matrix
-from fedcore.coreset.medoids.geometry import rows_of
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.solution import Problem
+from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.state import new_state, settle
 from fedcore.coreset.metric import Euclidean
 
 COUNT = 50
 METRIC = Euclidean(np.random.default_rng(0).normal(size=(COUNT, 2)))
 WEIGHTS = np.random.default_rng(1).integers(1, 5, COUNT).astype(np.float32)
-LAYOUT = layout_of(Problem(rows_of(METRIC), WEIGHTS, 2, np.arange(2), False, None, 1))
+LAYOUT = layout_of(Problem(rows_of(METRIC), WEIGHTS, 2, np.arange(2)))
 
 
 def settled(length, chosen):
-    lists = build_lists(LAYOUT, length, Deadline())
+    lists = build_lists(LAYOUT, length, None)
     state = new_state(chosen, LAYOUT.weights, LAYOUT.far)
     return lists, state, settle(lists, state)
 

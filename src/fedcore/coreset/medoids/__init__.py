@@ -1,5 +1,5 @@
-"""The k-medoids solver: exact on a distance matrix, sparse on neighbour lists, or in torch.
+"""The k-medoids solver: exact on all distances, sparse on neighbour lists, sampled, or in torch.
 
-``solve.solve`` is the door. Modules with compiled kernels (``exact``, ``geometry``, ``neighbours``
-and what builds on them) are imported only when their path is taken.
+``solve.solve`` is the door. Modules with compiled kernels are imported only when a compiled path is
+taken.
 """

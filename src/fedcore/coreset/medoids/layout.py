@@ -1,21 +1,114 @@
-"""A problem laid out for neighbour lists: in spatial order, one label after the other."""
+"""Points as compiled loops want them: rows and leaves, in spatial order, with an index to search.
+
+``Layout`` holds the points of a problem so that near ones stand together, one label after the
+other; its *places* are what neighbour lists speak of.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.coreset.medoids.bounds import Ints, index_of
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Rows, take_rows
-from fedcore.coreset.medoids.lists import EXTRAS, Lists, fill_lists
-from fedcore.coreset.medoids.neighbours import EVERY, nearest, nearest_in_own_leaf
-from fedcore.coreset.medoids.solution import Problem, Solution
-from fedcore.coreset.medoids.spatial import spatial_order
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows
+from fedcore.coreset.medoids.kernels import (
+    fill_lists,
+    member_costs,
+    nearest_by_leaves,
+    nearest_by_products,
+    spatial_order,
+)
+from fedcore.coreset.medoids.lists import EXTRAS, Lists
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
+from fedcore.coreset.medoids.search import Index
 
-ALWAYS = 20_000  # leaves of medoids that are looked at however little time is left
+LINE = 64  # bytes that the processor reads at a time
+LONG = 128  # coordinates above which matrix products find neighbours faster than leaves (measured)
+QUERIES = 256  # that are searched for at a time by matrix products
+TRIED = 256  # members of a cluster as its medoid, at most,
+WIDE = 32  # or so much less as vectors are longer than this
+NOTHING, NO_FACTOR = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
+NO_LEAVES = np.zeros((0, 0, 0), np.float32)
+
+
+class Products(NamedTuple):
+    """Points to search among by matrix products."""
+
+    names: Ints  # [m] what each point is called in answers
+    left: Floats  # [c, m]
+    right: Floats  # [d, m]
+    norms: Floats  # [m]
+
+
+def rows_of(factors: list[Floats], *, bias: bool = False) -> Rows:
+    """Return a metric's float32 factors, scaled by powers of two so that no square is too large."""
+    left = _scaled(factors[0])
+    if len(factors) == 1:
+        norms = _squared_norms(left) if left.shape[1] > LONG else NOTHING
+        return Rows(left, NO_FACTOR, NOTHING, NOTHING, norms)
+    inputs = factors[1]
+    if bias:  # the constant 1 must shrink with the inputs; as a column, it does
+        inputs = np.column_stack((inputs, np.ones(len(inputs), np.float32)))
+    right = _scaled(inputs)
+    norm_left, norm_right = _squared_norms(left), _squared_norms(right)
+    return Rows(left, right, norm_left, norm_right, norm_left * norm_right)
+
+
+def _squared_norms(values: Floats) -> Floats:
+    norms: Floats = np.einsum("ij,ij->i", values, values)
+    return norms
+
+
+def _scaled(values: Floats) -> Floats:
+    count, width = values.shape
+    rows = np.zeros((count, max(width, 1)), np.float32)
+    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    # A power of two, so that scaling is exact.
+    np.ldexp(values, -math.frexp(largest)[1], out=rows[:, :width])
+    return rows
+
+
+def take_rows(rows: Rows, order: NDArray[np.integer]) -> Rows:
+    """Return some of the points, in the given order."""
+    return Rows(*(values[order] if len(values) else values for values in rows))
+
+
+def leaves_of(rows: Rows) -> Leaves:
+    """Lay the points out in leaves of 64 consecutive ones."""
+    if not len(rows.right):
+        return Leaves(_blocks(rows.left), NO_LEAVES, NO_FACTOR, NO_FACTOR)
+    return Leaves(
+        _blocks(rows.left), _blocks(rows.right), _runs(rows.norm_left), _runs(rows.norm_right)
+    )
+
+
+def _blocks(values: Floats) -> Floats:
+    count, width = values.shape
+    blocks = -(-count // LEAF)
+    turned = _aligned((blocks, width, LEAF))
+    whole = count // LEAF
+    turned[:whole] = values[: whole * LEAF].reshape(whole, LEAF, width).transpose(0, 2, 1)
+    if whole < blocks:
+        turned[whole] = 0.0
+        turned[whole, :, : count - whole * LEAF] = values[whole * LEAF :].T
+    return turned
+
+
+def _aligned(shape: tuple[int, ...]) -> Floats:
+    """Return an empty array that begins where a vector register can read it in one go."""
+    size = math.prod(shape)
+    room = np.empty(size + LINE // 4, np.float32)
+    begin = -room.ctypes.data % LINE // 4
+    return room[begin : begin + size].reshape(shape)
+
+
+def _runs(values: Floats) -> Floats:
+    filled = np.zeros(-(-len(values) // LEAF) * LEAF, np.float32)
+    filled[: len(values)] = values
+    return filled.reshape(len(filled) // LEAF, LEAF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +120,6 @@ class Layout:
     weights: Floats
     segments: tuple[tuple[int, int], ...]  # where each label begins and ends
     far: float  # no less than any distance
-    threads: int
 
     def __len__(self) -> int:
         return len(self.order)
@@ -38,20 +130,12 @@ class Layout:
         marked[points] = True
         return marked[self.order]
 
-    def solution(
-        self,
-        chosen: NDArray[np.bool_],
-        near: Ints,
-        certified: float,
-        swaps: int,
-        path: str,
-        finished: bool,
-    ) -> Solution:
+    def solution(self, chosen: NDArray[np.bool_], near: Ints, path: str) -> Medoids:
         """Go back from places to points; ``near`` [n] is the place of each place's medoid."""
         names = np.sort(self.order[chosen])
         owner = np.empty(len(self), np.int64)
         owner[self.order] = self.order[near]
-        return Solution(names, np.searchsorted(names, owner), certified, swaps, path, finished)
+        return Medoids(names, np.searchsorted(names, owner), path)
 
 
 def layout_of(problem: Problem) -> Layout:
@@ -63,73 +147,86 @@ def layout_of(problem: Problem) -> Layout:
         parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     order = np.concatenate([part[spatial_order(rows.left[part])] for part in parts])
     ends = np.cumsum([len(part) for part in parts]).tolist()
-    far = 2.001 * _largest_norm(rows) + 1e-30
+    squared = rows.norms if len(rows.norms) else _squared_norms(rows.left)
+    far = 2.001 * float(np.sqrt(squared.max())) + 1e-30
     if labels is not None:
         far *= 2 * len(order)  # a label without a medoid must cost more than all else together
-    return Layout(
-        order,
-        take_rows(rows, order),
-        problem.weights[order],
-        tuple(zip([0, *ends[:-1]], ends, strict=True)),
-        far,
-        problem.threads,
-    )
+    segments = tuple(zip([0, *ends[:-1]], ends, strict=True))
+    return Layout(order, take_rows(rows, order), problem.weights[order], segments, far)
 
 
-def _largest_norm(rows: Rows) -> float:
-    squared = np.einsum("ij,ij->i", rows.left, rows.left)
-    if len(rows.norm_left):
-        return float(np.sqrt((squared * rows.norm_right).max()))
-    return float(np.sqrt((squared + np.einsum("ij,ij->i", rows.right, rows.right)).max()))
+def index_of(rows: Rows, names: NDArray[np.integer]) -> Index | Products:
+    """Prepare the points called ``names`` (positions in ``rows``, ascending) to be searched."""
+    chosen = take_rows(rows, names)
+    if len(rows.norms):
+        return Products(names.astype(np.int32), chosen.left.T, chosen.right.T, chosen.norms)
+    starts = np.arange(0, len(names), LEAF)
+    low = np.ascontiguousarray(np.minimum.reduceat(chosen.left, starts, axis=0).T)
+    high = np.ascontiguousarray(np.maximum.reduceat(chosen.left, starts, axis=0).T)
+    return Index(_blocks(chosen.left), names.astype(np.int32), low, high)
+
+
+def nearest(
+    rows: Rows,
+    queries: NDArray[np.int64],
+    index: Index | Products,
+    k: int,
+    *,
+    keep_own: bool = False,
+    over: Over | None = None,
+) -> tuple[Ints, Floats]:
+    """Return each query's k nearest points of ``index``, [m, k] names and distances, sorted.
+
+    Queries are positions in ``rows``, best given in spatial order. A query is its own neighbour
+    only with ``keep_own``. Where there are fewer than k points, −1 is filled in.
+
+    Raises:
+        TimeUp: If there is a clock, and it says so.
+    """
+    points = np.empty((len(queries), k), np.int32)
+    distances = np.empty((len(queries), k), np.float32)
+    size = LEAF if isinstance(index, Index) else QUERIES
+    slack = np.float32(1e-6 + 3e-7 * math.sqrt(rows.left.shape[1] + rows.right.shape[1]))
+    for begin in range(0, len(queries), size):
+        if over is not None and over():
+            raise TimeUp
+        part = slice(begin, begin + size)
+        some, found = queries[part], (points[part], distances[part])
+        if isinstance(index, Index):
+            nearest_by_leaves(rows, some, index, *found, keep_own)
+        else:
+            products = rows.left[some] @ index.left
+            if rows.right.shape[1]:
+                products *= rows.right[some] @ index.right
+            nearest_by_products(
+                rows, some, index.names, index.norms, products, slack, *found, keep_own
+            )
+    return points, distances
 
 
 def build_lists(
-    layout: Layout,
-    length: int,
-    deadline: Deadline,
-    most: int = EVERY,
-    among: NDArray[np.bool_] | None = None,
-) -> Lists | None:
-    """Return every point's list of ``length`` entries, or None if the time ran out.
+    layout: Layout, length: int, over: Over | None, among: NDArray[np.bool_] | None = None
+) -> Lists:
+    """Return every point's list of ``length`` entries.
 
-    Lists that come of the ``most`` nearest leaves alone are complete up to a radius of 0. With
-    ``among``, lists hold the point itself and its nearest of those places, and are complete as
-    far as those are concerned.
+    With ``among``, lists hold the point itself and its nearest of those places, and are complete
+    as far as those are concerned.
     """
     count, length = len(layout), min(length, len(layout))
-    width = length + EXTRAS
-    lists = Lists(
-        np.empty((count, width), np.int32),
-        np.empty((count, width), np.float32),
-        np.empty(count, np.int32),
-        np.empty(count, np.int32),
-        np.empty(count, np.float32),
-        np.empty(count, np.float32),
-    )
+    shape = count, length + EXTRAS
+    sizes, reaches = np.empty((2, count), np.int32), np.empty((2, count), np.float32)
+    lists = Lists(np.empty(shape, np.int32), np.empty(shape, np.float32), *sizes, *reaches)
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:
         inside = np.arange(begin, end)
         if among is not None:
             inside = inside[among[begin:end]]
         complete = len(inside) + (among is not None) <= length
-        index = index_of(layout.rows, inside, bare=most == EVERY)
+        index = index_of(layout.rows, inside)
         for first in range(begin, end, 8192):
             queries = np.arange(first, min(first + 8192, end))
-            found = nearest(
-                layout.rows,
-                queries,
-                index,
-                length - 1,
-                threads=layout.threads,
-                deadline=deadline,
-                most=most,
-            )
-            if found is None:
-                return None
-            fill_lists(lists, first, found[0], found[1], complete, layout.far)
-    if most < EVERY:
-        lists.radius[:] = 0.0
-        lists.reach[:] = 0.0
+            found = nearest(layout.rows, queries, index, length - 1, over=over)
+            fill_lists(lists, first, *found, complete, layout.far)
     return lists
 
 
@@ -138,12 +235,11 @@ def nearest_among(
     members: NDArray[np.bool_],
     queries: NDArray[np.int64],
     number: int,
-    deadline: Deadline,
-) -> tuple[Ints, Floats] | None:
+    over: Over | None = None,
+) -> tuple[Ints, Floats]:
     """Return the ``number`` nearest ``members`` of each query inside its own label.
 
     Queries are places in ascending order. Where there are too few members, −1 is filled in.
-    None if the time ran out.
     """
     points = np.full((len(queries), number), -1, np.int32)
     distances = np.zeros((len(queries), number), np.float32)
@@ -152,61 +248,33 @@ def nearest_among(
         inside = begin + np.flatnonzero(members[begin:end])
         if low == high or not len(inside):
             continue
-        index = index_of(layout.rows, inside, bare=True)
-        found = nearest(
-            layout.rows,
-            queries[low:high],
-            index,
-            number,
-            threads=layout.threads,
-            deadline=deadline,
-            keep_own=True,
-        )
-        if found is None:
-            return None
+        index = index_of(layout.rows, inside)
+        found = nearest(layout.rows, queries[low:high], index, number, keep_own=True, over=over)
         points[low:high], distances[low:high] = found
     return points, distances
 
 
-def assign_places(
-    layout: Layout,
-    members: NDArray[np.bool_],
-    queries: NDArray[np.int64],
-    known: Ints,
-    deadline: Deadline,
-) -> tuple[Ints, bool]:
-    """Return the nearest of ``members`` to each query, and whether there was time to be sure.
+class Ranked(NamedTuple):
+    """Places cluster by cluster, and in each the best medoid first."""
 
-    ``known`` [m] are members that will do where time runs out, −1 where there is none: then it
-    is the best of 64 that stand about where the query does. Queries are places, ascending, and
-    every label that they have has a member.
+    places: NDArray[np.int64]  # [n]
+    begins: NDArray[np.int64]  # [clusters + 1] where each cluster begins in ``places``
+    total: float  # Σ of all clusters' costs with their best medoids
+
+
+def ranked(layout: Layout, who: NDArray[np.int64], near: Ints, distance: Floats) -> Ranked:
+    """Order the members of each cluster by what they would cost as its medoid.
+
+    ``who`` [m] are the places that belong to the clusters in question, ``near`` [n] is the place
+    of each place's medoid, ``distance`` [n] how far that is.
     """
-    nearest_members = known.copy()
-    indices = []
-    for begin, end in layout.segments:
-        low, high = np.searchsorted(queries, [begin, end])
-        inside = begin + np.flatnonzero(members[begin:end])
-        if low < high:
-            indices.append((low, high, index_of(layout.rows, inside)))
-    for low, high, index in indices:
-        lost = low + np.flatnonzero(known[low:high] < 0)
-        place = np.minimum(np.searchsorted(index.names, queries[lost]), len(index.names) - 1)
-        found = np.empty(len(lost), np.int32)
-        nearest_in_own_leaf(layout.rows, queries[lost], index, place // LEAF, found)
-        nearest_members[lost] = found
-    # So little work is done in any case: looking at the clock would cost as much.
-    small = sum((high - low) * len(index.leaves.left) for low, high, index in indices)
-    hurry = Deadline() if small <= ALWAYS else deadline
-    for low, high, index in indices:
-        last = 0
-        size = high - low if hurry.moment is None else 4 * LEAF * layout.threads
-        for first, last in hurry.pieces(high - low, size):
-            part = slice(low + first, low + last)
-            found_part = nearest(
-                layout.rows, queries[part], index, 1, threads=layout.threads, keep_own=True
-            )
-            assert found_part is not None  # there was no deadline
-            nearest_members[part] = found_part[0][:, 0]
-        if last < high - low:
-            return nearest_members, False
-    return nearest_members, True
+    # A medoid stands first in its own cluster even where others lie at distance 0.
+    away = np.where(near[who] == who, np.float32(-1.0), distance[who])
+    places = who[np.lexsort((away, near[who]))]
+    begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), len(who))
+    rows, costs = take_rows(layout.rows, places), np.full(len(who), np.inf)
+    most = max(16, min(TRIED, TRIED * WIDE // (rows.left.shape[1] + rows.right.shape[1])))
+    member_costs(rows, leaves_of(rows), layout.weights[places], begins, most, costs)
+    cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
+    return Ranked(places[order], begins, float(costs[order][begins[:-1]].sum()))

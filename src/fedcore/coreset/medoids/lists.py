@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.bounds import Ints
-from fedcore.coreset.medoids.geometry import Floats
+from fedcore.coreset.medoids.geometry import Floats, Ints
 
 EXTRAS = 16  # room behind the exact part of a list
 
@@ -124,8 +123,11 @@ def _insert(lists: Lists, point: int, size: int, name: int, distance: float) -> 
 
 
 @compiled
-def _reversed(lists: Lists, begins: Ints, ends: Ints) -> tuple[NDArray[np.int64], Ints, Floats]:
-    """Return who has each point between places begins[j] and ends[j] of its list."""
+def who_lists(lists: Lists, begins: Ints, ends: Ints) -> tuple[NDArray[np.int64], Ints, Floats]:
+    """Return who has each point between places begins[j] and ends[j] of its list.
+
+    The three arrays of ``Reverse``.
+    """
     count = len(lists.size)
     offsets = np.zeros(count + 1, np.int64)
     for point in range(count):
@@ -143,14 +145,3 @@ def _reversed(lists: Lists, begins: Ints, ends: Ints) -> tuple[NDArray[np.int64]
             distances[free[other]] = lists.distances[point, position]
             free[other] += 1
     return offsets, points, distances
-
-
-def reversed_lists(lists: Lists) -> Reverse:
-    """Return who has each point in their list."""
-    exact = _reversed(lists, np.zeros_like(lists.exact), lists.exact)
-    return Reverse(*exact, *_reversed(lists, lists.exact, lists.size))
-
-
-def reversed_again(lists: Lists, reverse: Reverse) -> Reverse:
-    """Return ``reverse`` after a repair, which has changed nothing but extras."""
-    return Reverse(*reverse[:3], *_reversed(lists, lists.exact, lists.size))

@@ -1,6 +1,6 @@
 """Moves on neighbour lists: drop the cheapest medoid, swap one for a better point.
 
-The swap is FasterPAM's (see ``exact``), restricted to what lists know: a candidate c can only
+The swap is FasterPAM's (see ``swaps``), restricted to what lists know: a candidate c can only
 help points that have c in their list nearer than their second medoid. If every point has two
 medoids inside the radius up to which its list is complete, nothing is missed and the change
 computed here *is* the change on the full distance matrix: that is the certificate.

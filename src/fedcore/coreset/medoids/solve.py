@@ -1,18 +1,16 @@
 """k-medoids: the k points that serve all others best, Σ_j min_k d_jk (Eq. 5 of the paper).
 
 What holds whatever the input: medoids are distinct points as long as there are enough of them
-(equal points are merged before solving); ties go to the point that comes first in an order made
-of a hash of the points' contents; so permuting the input permutes the answer and changes nothing
-else, except which of several *equal* points stands for them (the one with the lowest index). A
-seed gives one answer, whatever the number of threads.
+(equal points are merged before solving), and each serves itself; ties go to the point that comes
+first in an order made of a hash of the points' contents; so permuting the input permutes the
+answer and changes nothing else, except which of several *equal* points stands for them (the one
+with the lowest index). A seed gives one answer, on any device.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,37 +18,35 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.compiled import have_numba
-from fedcore.coreset.medoids.canonical import Distinct, distinct
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem
+from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, pair_distances
+from fedcore.seeding import words
 
-if TYPE_CHECKING:
-    from fedcore.coreset.medoids.solution import Problem, Solution
+SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
+SMALL_FEW = 4096  # ... and so far where medoids are few
+SHORT = 40  # coordinates that are not worth turning (``principal``)
+LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 
-SMALL = 700  # up to here a distance matrix is faster than neighbour lists (measured)
+# Points up to which rounded numbers lead: among more of them some are always about to round to
+# another number, and looking at all three times would take time that a budget may not have.
+MOST_ROUNDED = 4096
+LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)
+NUMBA = have_numba()
+HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
 
-MANY = 4096  # ... and so far where medoids are few
-LARGEST_SHARE = 40  # lists of all neighbours serve k >= n / 40; below, clusters outgrow them
-
-SolverPath = Literal["auto", "exact", "sparse", "torch"]
+Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Medoids:
-    """A solution; arrays are NumPy's whatever the input was."""
+def path_for(count: int, k: int) -> str:
+    """Say which way is taken with numba: the one place where that is decided.
 
-    indices: NDArray[np.int64]  # [k] sorted, unique
-    assignment: NDArray[np.int64]  # [n] position in ``indices`` of the nearest medoid
-    objective: float  # Σ_j d(j, its medoid), differences and sums in float64
-    certified: float  # fraction of points whose swap gains were known to be exact
-    swaps: int
-    path: str  # "exact", "sparse" or "torch"
-    finished: bool  # False if the time ran out first
-
-    @property
-    def weights(self) -> NDArray[np.int64]:
-        """How many points each medoid serves, [k]; they sum to n."""
-        return np.bincount(self.assignment, minlength=len(self.indices)).astype(np.int64)
+    Everything is compared on the ``exact`` path where that is little, and for a single medoid;
+    lists of neighbours serve many medoids (``sparse``), lists of candidates few (``sampled``).
+    """
+    many = k * LARGEST_CLUSTER >= count
+    if k == 1 or count <= (SMALL if many else SMALL_FEW):
+        return "exact"
+    return "sparse" if many else "sampled"
 
 
 def solve(
@@ -61,8 +57,8 @@ def solve(
     labels: Tensor | NDArray[np.integer] | None = None,
     start: Tensor | NDArray[np.integer] | None = None,
     seconds: float | None = None,
-    path: SolverPath = "auto",
-    threads: int = 1,
+    over: Over | None = None,
+    path: str = "auto",
 ) -> Medoids:
     """Choose k medoids among the points of a space.
 
@@ -73,31 +69,36 @@ def solve(
         labels: One integer a point; then a point is only ever served by a medoid of its own
             label, while the budget k is shared by all labels.
         start: Medoids to begin with, such as those of an earlier, similar problem.
-        seconds: Wall-clock budget; when it is spent, the best medoids so far are returned.
-        path: "exact" (distance matrix), "sparse" (neighbour lists), "torch" (tensor operations
-            where the tensors are), or "auto".
-        threads: For distances and neighbours.
+        seconds: After so long the best medoids so far are returned, with everybody's nearest: to
+            find those for certain is what this may take longer. At the worst they are k points
+            drawn at random, or the start.
+        over: A clock in place of ``seconds``: says whether the time is up.
+        path: "exact", "sparse", "sampled", "torch", or "auto"; see ``path_for``.
 
     Raises:
         ValueError: If k is not positive, there are no points, they are not finite, labels do
             not fit, or labels ask for more medoids than k.
     """
-    deadline, began = Deadline.after(seconds), time.monotonic()
+    if seconds is not None:
+        end = time.monotonic() + seconds
+        over = lambda: time.monotonic() >= end  # noqa: E731
     metric = space if isinstance(space, Euclidean | OuterProduct) else Euclidean(space)
-    count, device = len(metric), metric.factors[0].device
+    count = len(metric)
     if count == 0:
         raise ValueError("there must be at least one point to choose from, got none")
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    classes = None if labels is None else _checked_labels(labels, count, device)
+    classes = None if labels is None else _checked_labels(labels, count)
     if k >= count:
         everything = np.arange(count, dtype=np.int64)
-        return Medoids(everything, everything.copy(), 0.0, 1.0, 0, "exact", True)
-    points = distinct(metric, seed, classes)
+        return Medoids(everything, everything.copy(), "exact")
+    single = metric.single()
+    factors = [factor.cpu().numpy() for factor in single.factors if factor is not None]
+    points = distinct(factors, seed, classes)
     if k >= len(points.first):
         return _all_distinct(points, k)
     if classes is not None:
-        present = len(torch.unique(classes))
+        present = len(np.unique(classes))
         if k < present:
             raise ValueError(
                 f"k must be at least the number of labels ({present}) if points are to be served "
@@ -105,28 +106,132 @@ def solve(
             )
         classes = classes[points.first]
     begin = _start(points, k, start, classes)
-    if seconds is not None:
-        deadline = deadline.earlier(_time_to_answer(metric))
-        # Before they have any answer, paths take so many times what finding equal points took
-        # (measured: 3 for 1,000 points, 11 for 200,000): a level of a k-d tree reads them once.
-        if deadline.left() < max(4.0, math.log2(count / 64)) * (time.monotonic() - began):
-            return _answer(metric, points, _glimpse(metric, points, begin, classes, path, deadline))
-    if path == "auto" and (device.type != "cpu" or not have_numba()):
-        path = "torch"
+    if path == "auto":
+        path = path_for(len(points.first), k) if NUMBA else "torch"
     if path == "torch":
-        from fedcore.coreset.medoids.tensor import points_of, solve_tensor
+        from fedcore.coreset.medoids.plain import solve_plain
 
-        chosen = points_of(metric.take(points.first), points.counts, classes)
-        solution = solve_tensor(chosen, k, begin, LARGEST_SHARE, deadline)
+        solution = solve_plain(single, points.first, points.counts, classes, begin, over)
     else:
-        problem = _problem(metric, points, k, begin, start is not None, classes, threads)
-        solution = _solve_compiled(problem, path, deadline)
+        rows = [factor[points.first] for factor in factors]
+        problem = _problem(rows, single.bias, points, k, begin, start is not None, classes)
+        solution = _compiled(problem, path, over)
     return _answer(metric, points, solution)
 
 
-def _checked_labels(
-    labels: Tensor | NDArray[np.integer], count: int, device: torch.device
-) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """The u different points among n: who stands for whom."""
+
+    first: Indices  # [u] the lowest index of each point
+    group: Indices  # [n] which of the u points an index is
+    counts: Indices  # [u] how many equal points
+
+
+def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None = None) -> Distinct:
+    """Group equal points (of equal label, if there are labels) and order the groups by hash.
+
+    Everything after that sees the same numbers in the same order however the input was permuted,
+    visits candidates in what is as good as random order, and can never choose two equal points.
+
+    The hash that leads is one of *rounded* numbers, and the next, for points that round to the
+    same, one of numbers rounded less. A local search ends elsewhere when it begins in another
+    order, so were the last bits to lead, points that differ by a rounding error would get another
+    coreset; like this they nearly always get the same.
+    """
+    generator = np.random.default_rng([seed, *HASH])
+    if NUMBA:
+        from fedcore.coreset.medoids.kernels import add_words
+    else:
+        from fedcore.coreset.medoids.plain import add_words
+    small = len(rows[0]) <= MOST_ROUNDED
+    keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
+    for values in rows:
+        add_words(keys, values, _factors(generator, values.shape[1]))
+    if labels is not None:
+        # A label is one more column: its bits take part, its value is never computed with.
+        label = labels.astype(np.int32)[:, None].view(np.float32)
+        add_words(keys[-1:], label, _factors(generator, 1))
+        rows = [*rows, label]
+    keys = (keys ^ (keys >> 31)) * -7046029254386353131
+    keys = (keys ^ (keys >> 29)) * -4658895280553007687
+    order, fresh, certain = _sorted(_joined(keys) if small else keys[-1], rows)
+    if small and not certain:  # a collision: the exact hash alone has more bits
+        order, fresh, _ = _sorted(keys[-1], rows)
+    if fresh.all():  # nothing is equal
+        group = np.empty_like(order)
+        group[order] = np.arange(len(order))
+        return Distinct(order, group, np.ones_like(order))
+    number = np.cumsum(fresh) - 1
+    group = np.empty_like(order)
+    group[order] = number
+    return Distinct(order[fresh], group, np.bincount(number))
+
+
+def _sorted(
+    keys: Indices, rows: list[NDArray[np.float32]]
+) -> tuple[Indices, NDArray[np.bool_], bool]:
+    """Order by keys, which of them begin a new point, and whether equal keys were equal points."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    fresh = np.ones(len(order), np.bool_)
+    suspects = np.flatnonzero(keys[1:] == keys[:-1])
+    if not len(suspects):
+        return order, fresh, True
+    # Equal hashes are checked, so a collision cannot merge two different points.
+    same = np.ones(len(suspects), np.bool_)
+    for values in rows:
+        bits = values.view(np.int32)
+        same &= (bits[order[suspects]] == bits[order[suspects + 1]]).all(axis=1)
+    fresh[suspects + 1] = ~same
+    return order, fresh, bool(same.all())
+
+
+def _joined(keys: Indices) -> Indices:
+    """One key: 24 bits of the coarse hash, then 16 of the fine one, then 24 of the exact one."""
+    coarse, fine, exact = keys
+    joined: Indices = (coarse & ~LOW_40) | (fine & LOW_40 & ~LOW_24) | (exact & LOW_24)
+    return joined
+
+
+def _factors(generator: np.random.Generator, width: int) -> Indices:
+    return generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1
+
+
+def _problem(
+    factors: list[NDArray[np.float32]],
+    bias: bool,
+    points: Distinct,
+    k: int,
+    start: Indices,
+    warm: bool,
+    classes: Indices | None,
+) -> Problem:
+    from fedcore.coreset.medoids.layout import rows_of
+
+    if len(factors) == 1 and factors[0].shape[1] > SHORT:
+        from fedcore.coreset.medoids.principal import turned
+
+        factors = [turned(factors[0])]
+    rows = rows_of(factors, bias=bias)
+    return Problem(rows, points.counts.astype(np.float32), k, start, warm, classes)
+
+
+def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
+    from fedcore.coreset.medoids.exact import solve_exact
+
+    if path == "exact" or problem.k == 1:
+        return solve_exact(problem, over)
+    if path == "sparse":
+        from fedcore.coreset.medoids.sparse import solve_sparse
+
+        return solve_sparse(problem, over)
+    from fedcore.coreset.medoids.sampled import solve_sampled
+
+    return solve_sampled(problem, over)
+
+
+def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
     values = torch.as_tensor(labels)
     if values.shape != (count,):
         raise ValueError(
@@ -134,129 +239,60 @@ def _checked_labels(
         )
     if values.is_floating_point() or values.is_complex():
         raise ValueError(f"labels must be integers, got {values.dtype}")
-    return values.to(device=device, dtype=torch.int64)
+    return values.cpu().numpy().astype(np.int64)
 
 
 def _all_distinct(points: Distinct, k: int) -> Medoids:
     """There are no more than k different points: each is chosen, then second copies."""
-    chosen = torch.zeros(len(points.group), dtype=torch.bool)
-    chosen[points.first.cpu()] = True
-    spare = (~chosen).nonzero()[:, 0]
-    chosen[spare[: k - int(chosen.sum())]] = True
-    indices = chosen.nonzero()[:, 0]
-    group = points.group.cpu()
-    slot = torch.empty(len(points.first), dtype=torch.int64)
-    slot[group[indices].flip(0)] = torch.arange(len(indices)).flip(0)  # the first copy serves
-    assignment = slot[group]
-    assignment[indices] = torch.arange(len(indices))
-    return Medoids(indices.numpy(), assignment.numpy(), 0.0, 1.0, 0, "exact", True)
+    chosen = np.zeros(len(points.group), np.bool_)
+    chosen[points.first] = True
+    chosen[np.flatnonzero(~chosen)[: k - len(points.first)]] = True
+    indices = np.flatnonzero(chosen)
+    slot = np.empty(len(points.first), np.int64)
+    slot[points.group[indices][::-1]] = np.arange(len(indices))[::-1]  # the first copy serves
+    assignment = slot[points.group]
+    assignment[indices] = np.arange(len(indices))
+    return Medoids(indices, assignment, "exact")
 
 
 def _start(
     points: Distinct,
     k: int,
     start: Tensor | NDArray[np.integer] | None,
-    classes: Tensor | None,
-) -> NDArray[np.int64]:
+    classes: Indices | None,
+) -> Indices:
     """Return k different positions: given ones first, then one a label, then by hash order."""
-    wanted: list[NDArray[np.int64]] = []
+    wanted: list[Indices] = []
     if start is None and classes is None:
         return np.arange(k)
     if start is not None:
-        given = torch.as_tensor(start).to(torch.int64).cpu()
-        if len(given) and not 0 <= int(given.min()) <= int(given.max()) < len(points.group):
+        given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
+        if len(given) and not 0 <= given.min() <= given.max() < len(points.group):
             raise ValueError(
                 f"start must hold indices between 0 and {len(points.group) - 1}, "
-                f"got {int(given.min())} to {int(given.max())}"
+                f"got {given.min()} to {given.max()}"
             )
-        wanted.append(points.group.cpu()[given].numpy())
+        wanted.append(points.group[given])
     if classes is not None:
-        wanted.insert(0, np.unique(classes.cpu().numpy(), return_index=True)[1])
+        wanted.insert(0, np.unique(classes, return_index=True)[1])
     wanted.append(np.arange(len(points.first)))
     merged = np.concatenate(wanted)
     _, position = np.unique(merged, return_index=True)
     return np.sort(merged[np.sort(position)[:k]]).astype(np.int64)
 
 
-def _glimpse(
-    metric: Metric,
-    points: Distinct,
-    start: NDArray[np.int64],
-    classes: Tensor | None,
-    path: str,
-    deadline: Deadline,
-) -> Solution:
-    from fedcore.coreset.medoids.glimpse import glimpse
-    from fedcore.coreset.medoids.tensor import points_of
-
-    chosen = points_of(metric.take(points.first), points.counts, classes)
-    return glimpse(chosen, start, "sparse" if path == "auto" else path, deadline)
-
-
-def _problem(
-    metric: Metric,
-    points: Distinct,
-    k: int,
-    start: NDArray[np.int64],
-    warm: bool,
-    classes: Tensor | None,
-    threads: int,
-) -> Problem:
-    from fedcore.coreset.medoids.geometry import rows_of
-    from fedcore.coreset.medoids.rotation import turned
-    from fedcore.coreset.medoids.solution import Problem
-
-    rows = rows_of(turned(metric.take(points.first)))
-    weights = points.counts.cpu().numpy().astype(np.float32)
-    labels = None if classes is None else classes.cpu().numpy()
-    return Problem(rows, weights, k, start, warm, labels, threads)
-
-
-def _solve_compiled(problem: Problem, path: str, deadline: Deadline) -> Solution:
-    """Choose among the compiled paths; "auto" by what is fastest, "sparse" where lists reach."""
-    from fedcore.coreset.medoids.dense import solve_exact
-    from fedcore.coreset.medoids.few import solve_few
-    from fedcore.coreset.medoids.sparse import solve_sparse
-    from fedcore.coreset.medoids.stream import solve_streamed
-
-    count = len(problem.weights)
-    width = sum(factor.shape[1] for factor in problem.rows[:2])
-    reaches = problem.k * LARGEST_SHARE >= count
-    smallest = SMALL if reaches or deadline.moment is not None else MANY
-    if problem.k > 1 and path != "exact" and (count > smallest or (path == "sparse" and reaches)):
-        return solve_sparse(problem, deadline) if reaches else solve_few(problem, deadline)
-    # A matrix pays for itself where a distance costs more than reading one from memory.
-    if count <= (16_384 if width > 64 else 4_096):
-        return solve_exact(problem, deadline)
-    return solve_streamed(problem, deadline)
-
-
-def _time_to_answer(metric: Metric) -> float:
-    """Estimate, from every 16th point, the seconds that the objective and bookkeeping take."""
-    begin = time.monotonic()
-    some = torch.arange(0, len(metric), 16, device=metric.factors[0].device)
-    float(metric.between(some, some.flip(0)).sum())
-    return 24.0 * (time.monotonic() - begin)
-
-
-def _answer(metric: Metric, points: Distinct, solution: Solution) -> Medoids:
+def _answer(metric: Metric, points: Distinct, solution: Medoids) -> Medoids:
     """Translate positions among distinct points back to indices of the input."""
-    first, group = points.first.cpu().numpy(), points.group.cpu().numpy()
-    chosen = first[solution.medoids]
+    chosen = points.first[solution.indices]
     order = np.argsort(chosen)
     slot = np.empty(len(order), np.int64)
     slot[order] = np.arange(len(order))
     indices = chosen[order]
-    assignment = slot[solution.nearest][group]
+    assignment = slot[solution.assignment][points.group]
+    # A medoid serves itself, even where rounding leaves no distance to another one.
+    assignment[indices] = np.arange(len(indices))
     device = metric.factors[0].device
     everyone = torch.arange(len(assignment), device=device)
-    distances = metric.between(everyone, torch.from_numpy(indices[assignment]).to(device))
-    return Medoids(
-        indices,
-        assignment,
-        float(distances.sum()),
-        solution.certified,
-        solution.swaps,
-        solution.path,
-        solution.finished,
-    )
+    served = torch.from_numpy(indices[assignment]).to(device)
+    total = float(pair_distances(metric, everyone, served).sum())
+    return replace(solution, indices=indices, assignment=assignment, objective=total)

@@ -9,27 +9,31 @@ of them crowd around 0, and neighbour lists there do not reach out of the crowd.
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.coreset.medoids.centre import centre_large
-from fedcore.coreset.medoids.clock import Deadline
-from fedcore.coreset.medoids.hurry import NONE, Plan, hurried, plan_of, spread_out
+from fedcore.coreset.medoids.exact import solve_exact
+from fedcore.coreset.medoids.geometry import Ints
+from fedcore.coreset.medoids.kernels import (
+    add_extras,
+    drop,
+    new_state,
+    settle,
+    sweep,
+    who_lists,
+)
 from fedcore.coreset.medoids.layout import (
     Layout,
-    assign_places,
     build_lists,
     layout_of,
     nearest_among,
+    ranked,
 )
-from fedcore.coreset.medoids.lists import Lists, Reverse, add_extras, reversed_again, reversed_lists
-from fedcore.coreset.medoids.moves import drop, sweep
-from fedcore.coreset.medoids.solution import Problem, Solution
-from fedcore.coreset.medoids.state import State, new_state, settle
-from fedcore.coreset.medoids.stream import solve_streamed
+from fedcore.coreset.medoids.lists import Lists, Reverse
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
+from fedcore.coreset.medoids.swaps import MOST_SWAPS
 
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
@@ -51,242 +55,246 @@ def list_length(count: int, k: int) -> int:
     return -(-min(3 * count // k + 17, short) // 8) * 8
 
 
-def solve_sparse(problem: Problem, deadline: Deadline) -> Solution:
+@dataclass(slots=True)
+class Best:
+    """The best medoids whose objective is known for certain: the answer when the time is up."""
+
+    chosen: NDArray[np.bool_]
+    total: float
+
+    def note(self, chosen: NDArray[np.bool_], total: float) -> None:
+        """Remember these if they are better."""
+        if total < self.total:
+            self.chosen, self.total = chosen.copy(), total
+
+
+def solve_sparse(problem: Problem, over: Over | None = None) -> Medoids:
     """Drop, swap, repair, repeat; see the module's first lines."""
-    begin = time.monotonic()
     layout = layout_of(problem)
     start = layout.places(problem.start)
-    length = list_length(len(layout), problem.k)
-    plan = plan_of(layout, start, length, time.monotonic() - begin, deadline)
-    work = plan.work
-    lists = None if plan.most == NONE else build_lists(layout, length, work, plan.most)
-    if lists is None:
-        # A start that was given, or has a medoid for every label, is not to be improved upon.
-        free = not problem.warm and problem.labels is None
-        chosen = spread_out(layout, problem.k) if free else start
-        return hurried(layout, chosen, "sparse", deadline)
+    best = None if over is None else Best(start, served_by(layout, start)[1])
+    try:
+        solution = _searched(problem, layout, start, best, over)
+    except TimeUp:
+        assert best is not None  # there was a clock
+        near = served_by(layout, best.chosen)[0]
+        return replace(layout.solution(best.chosen, near, "sparse"), certified=0.0, finished=False)
+    small = solution.certified < 1.0 and is_small(problem, *POLISHED)
+    return polished(problem, solution, over) if small else solution
+
+
+def is_small(problem: Problem, points: int, numbers: int) -> bool:
+    """Say whether there are no more than so many points, and n² d numbers."""
+    count, width = len(problem.weights), sum(factor.shape[1] for factor in problem.rows[:2])
+    return count <= points and count**2 * width <= numbers
+
+
+def polished(problem: Problem, solution: Medoids, over: Over | None) -> Medoids:
+    """Make sure that no swap helps by all distances, where these are few."""
+    better = solve_exact(replace(problem, start=solution.indices), over)
+    return replace(better, swaps=solution.swaps + better.swaps, path=solution.path)
+
+
+def served_by(layout: Layout, chosen: NDArray[np.bool_]) -> tuple[Ints, float]:
+    """Return everybody's nearest medoid, for certain, and Σ_j w_j d_j."""
+    near, distances = nearest_among(layout, chosen, np.arange(len(layout)), 1)
+    return near[:, 0], float(layout.weights.astype(np.float64) @ distances[:, 0])
+
+
+def _searched(
+    problem: Problem,
+    layout: Layout,
+    start: NDArray[np.bool_],
+    best: Best | None,
+    over: Over | None,
+) -> Medoids:
+    lists = build_lists(layout, list_length(len(layout), problem.k), over)
     chosen = start
     if not problem.warm:
         # The problem's points come in random order. Beginning with all of them as medoids is a
         # little worse where k is large, beginning with k at random where k is small.
         surplus = int(SURPLUS * (len(layout) - problem.k))
-        first = np.arange(len(layout) - problem.k)[:surplus]
         others = np.setdiff1d(np.arange(len(layout)), problem.start, assume_unique=True)
-        chosen = layout.places(np.concatenate((problem.start, others[first])))
-    state = new_state(chosen, layout.weights, layout.far)
-    settle(lists, state)
-    repairs = Repairs(layout, lists, state, plan)
-    thin(layout, lists, state, repairs, problem.k)
+        chosen = layout.places(np.concatenate((problem.start, others[:surplus])))
+    search = Search(layout, lists, chosen, best, over)
+    search.thin(problem.k)
     # A warm start is near its optimum already; leaving it again would cost what it saves.
-    swaps, finished = improve(lists, state, repairs, stirred=not problem.warm)
-    settle(lists, state)
-    solution = _solution(layout, lists, state, swaps, finished, deadline)
-    width = sum(factor.shape[1] for factor in problem.rows[:2])
-    few = len(layout) <= POLISHED[0] and len(layout) ** 2 * width <= POLISHED[1]
-    if solution.certified < 1.0 and few and not work.over():
-        return polished(problem, solution, work)
-    return solution
+    swaps = search.improve(stirred=not problem.warm)
+    if best is not None:
+        search.repair()
+        best.note(search.state.chosen, settle(lists, search.state))
+        search.state.chosen[:] = best.chosen
+    settle(lists, search.state)
+    state, near = search.state, search.state.near.copy()
+    certified = 1.0 - len(search.uncertified()) / len(layout)
+    unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))
+    near[unsure] = nearest_among(layout, state.chosen, unsure, 1)[0][:, 0]
+    return replace(layout.solution(state.chosen, near, "sparse"), certified=certified, swaps=swaps)
 
 
-def polished(problem: Problem, solution: Solution, work: Deadline) -> Solution:
-    """Make sure that no swap helps by all distances, where these are few."""
-    better = solve_streamed(replace(problem, start=solution.medoids), work)
-    return replace(better, swaps=solution.swaps + better.swaps, path="sparse")
+class Search:
+    """A local search on lists: who serves whom, and what points know of medoids."""
 
-
-def uncertified(lists: Lists, state: State) -> NDArray[np.int64]:
-    """Return the points without two medoids inside the radius of their list."""
-    known = (state.second >= 0) & (state.second_distance <= lists.radius)
-    return np.flatnonzero(~known & (lists.radius < state.far[0]))
-
-
-class Repairs:
-    """Gives points that may not know their medoids the nearest ones as extra entries."""
-
-    def __init__(self, layout: Layout, lists: Lists, state: State, plan: Plan) -> None:
-        self._layout, self._lists, self._state, self._plan = layout, lists, state, plan
+    def __init__(
+        self,
+        layout: Layout,
+        lists: Lists,
+        chosen: NDArray[np.bool_],
+        best: Best | None,
+        over: Over | None,
+    ) -> None:
+        self.layout, self.lists, self.state = (
+            layout,
+            lists,
+            new_state(chosen.copy(), layout.weights, layout.far),
+        )
+        self._best, self._over = best, over
         self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
-        self._reverse: Reverse | None = None
-        self.work = plan.work
+        nothing = np.zeros_like(lists.exact)
+        self._listed_by = who_lists(lists, nothing, lists.exact)
+        settle(lists, self.state)
 
-    def reverse(self) -> Reverse:
-        """Return who has each point in their list, as of the last repair."""
-        if self._reverse is None:
-            self._reverse = reversed_lists(self._lists)
-        else:
-            self._reverse = reversed_again(self._lists, self._reverse)
-        return self._reverse
+    def _look(self) -> None:
+        if self._over is not None and self._over():
+            raise TimeUp
 
-    def over(self) -> bool:
-        """Say whether there is no time left for a step that cannot be interrupted."""
-        return self.work.earlier(self._plan.grain).over()
+    def _reverse(self) -> Reverse:
+        """Return who lists each point; repairs change nothing but extras."""
+        return Reverse(*self._listed_by, *who_lists(self.lists, self.lists.exact, self.lists.size))
 
-    def run(self) -> bool:
-        """Repair all lists that need it; False if there is no time for that."""
-        lists, state = self._lists, self._state
-        poor = uncertified(lists, state)
-        if len(poor) * self._plan.repair > self.work.left():
-            return False
+    def uncertified(self) -> NDArray[np.int64]:
+        """Return the points without two medoids inside the radius of their list."""
+        lists, state = self.lists, self.state
+        known = (state.second >= 0) & (state.second_distance <= lists.radius)
+        return np.flatnonzero(~known & (lists.radius < state.far[0]))
+
+    def repair(self) -> None:
+        """Give points that may not know their medoids the nearest ones as extra entries."""
+        lists, state = self.lists, self.state
+        poor = self.uncertified()
         # Who was told of all medoids before needs to hear of new ones only, unless too many of
         # those it knew have gone.
         lost = state.second_distance[poor] > lists.reach[poor]
-        done = self._tell(poor[lost], state.chosen, True) and self._tell(
-            poor[~lost], state.chosen & ~self._told, False
-        )
+        self._tell(poor[lost], state.chosen, True)
+        self._tell(poor[~lost], state.chosen & ~self._told, False)
         rich = np.ones(len(state.chosen), np.bool_)
         rich[poor] = False
         lists.reach[rich] = lists.radius[rich]
         self._told = state.chosen.copy()
-        return done
 
-    def centre(self) -> int:
-        """Give clusters larger than lists their best member; returns how many medoids moved."""
-        lists, state = self._lists, self._state
-        moved = centre_large(
-            self._layout,
-            state.chosen,
-            state.near,
-            state.near_distance,
-            int(lists.exact.max()),
-            self.work,
-        )
-        if moved:
-            settle(lists, state)
-        return moved
+    def _tell(self, who: NDArray[np.int64], members: NDArray[np.bool_], fresh: bool) -> None:
+        if len(who) and members.any():
+            found = nearest_among(self.layout, members, who, REPAIR, self._over)
+            add_extras(self.lists, self.state.chosen, who, *found, fresh)
 
-    def _tell(self, who: NDArray[np.int64], members: NDArray[np.bool_], fresh: bool) -> bool:
-        if not len(who) or not members.any():
-            return True
-        found = nearest_among(self._layout, members, who, REPAIR, self.work)
-        if found is None:
-            return False
-        add_extras(self._lists, self._state.chosen, who, found[0], found[1], fresh)
-        return True
-
-
-def thin(layout: Layout, lists: Lists, state: State, repairs: Repairs, k: int) -> None:
-    """Drop medoids, cheapest first, until k are left; repair lists as medoids grow rare."""
-    left = int(state.chosen.sum())
-    stride = 8 * STRIDE if repairs.work.moment is None else STRIDE
-    limit = layout.far / 2  # what costs that much leaves somebody without a medoid to turn to
-    # While lists hold six medoids on average, few points run short; after a repair, halve.
-    target = max(k, 6 * len(layout) // int(lists.exact.max()))
-    while left > k:
-        before = left
-        if not repairs.over():
-            reverse = repairs.reverse()
-            while left > target and not repairs.over():
-                dropped = drop(lists, reverse, state, min(left - target, stride), limit)
+    def thin(self, k: int) -> None:
+        """Drop medoids, cheapest first, until k are left; repair lists as medoids grow rare."""
+        lists, state, far = self.lists, self.state, self.layout.far
+        left = int(state.chosen.sum())
+        limit = far / 2  # what costs that much leaves somebody without a medoid to turn to
+        # While lists hold six medoids on average, few points run short; after a repair, halve.
+        target = max(k, 6 * len(self.layout) // int(lists.exact.max()))
+        while left > k:
+            before, reverse, dropped = left, self._reverse(), 1
+            while left > target and dropped:
+                self._look()
+                dropped = drop(lists, reverse, state, min(left - target, 8 * STRIDE), limit)
                 left -= dropped
-                if not dropped:
-                    break
-        if left <= k:
-            return
-        if not repairs.over() and not repairs.run():
-            # No time to repair: go on with what lists know, and lose sight of some points.
-            target, limit = k, np.inf
-            continue
-        if repairs.over():
-            # No time to do it one by one: drop what is cheapest now.
-            cheapest = np.argsort(state.removal[: len(layout)], kind="stable")[: left - k]
-            state.chosen[cheapest] = False
-            return
-        settle(lists, state)
-        limit = layout.far / 2 if left < before else np.inf
-        target = max(k, min(target, left) // 2)
+            if left <= k:
+                return
+            self.repair()
+            settle(lists, state)
+            limit = far / 2 if left < before else np.inf
+            target = max(k, min(target, left) // 2)
 
+    def improve(self, *, whole: bool = True, stirred: bool = False) -> int:
+        """Swap and repair in turns; returns the swaps.
 
-def improve(
-    lists: Lists, state: State, repairs: Repairs, *, whole: bool = True, stirred: bool = False
-) -> tuple[int, bool]:
-    """Swap and repair in turns; returns the swaps, and whether the last turn ran to its end.
+        Where lists are not ``whole``, but of some candidates, no others must become medoids.
+        """
+        lists, state = self.lists, self.state
+        swaps = self._turns(whole)
+        k, count = int(state.chosen.sum()), len(state.chosen)
+        known = 2 * len(self.uncertified()) <= count
+        if stirred and known and STIRRED[0] * k <= count <= STIRRED[1] * k:
+            kept, before = state.chosen.copy(), settle(lists, state)
+            self._stir(k)
+            swaps += self._turns(whole)
+            if settle(lists, state) > before:
+                state.chosen[:] = kept
+        return swaps
 
-    Where lists are not ``whole``, but of some candidates, no others must become medoids.
-    """
-    swaps, finished = _turns(lists, state, repairs, whole)
-    k, count = int(state.chosen.sum()), len(state.chosen)
-    known = 2 * len(uncertified(lists, state)) <= count
-    if not (stirred and finished and known and STIRRED[0] * k <= count <= STIRRED[1] * k):
-        return swaps, finished
-    kept, before = state.chosen.copy(), settle(lists, state)
-    finished = _stir(lists, state, repairs)
-    if finished:
-        made, finished = _turns(lists, state, repairs, whole)
-        swaps += made
-    if state.chosen.sum() != k or settle(lists, state) > before:
-        state.chosen[:] = kept
-    return swaps, finished
+    def _stir(self, k: int) -> None:
+        """Double the medoids and drop as many, cheapest first.
 
+        A way out of a poor local optimum, measured on nine pairs (three data, three seeds) middle
+        in training, k/n = .2: 6e-4 of the objective for an eighth of the time. Where k is large,
+        or most points do not find two medoids in their lists, it gains nothing; where k is small,
+        the time is missed more.
+        """
+        others = np.flatnonzero(~self.state.chosen)
+        self.state.chosen[others[np.arange(k) * len(others) // k]] = True  # evenly in space
+        settle(self.lists, self.state)
+        reverse = self._reverse()
+        while k:
+            self._look()
+            k -= drop(self.lists, reverse, self.state, min(k, STRIDE), np.inf)
 
-def _stir(lists: Lists, state: State, repairs: Repairs) -> bool:
-    """Double the medoids and drop as many, cheapest first; False if there was no time to.
-
-    A way out of a poor local optimum, measured on nine pairs (three data, three seeds) middle in
-    training, k/n = .2: 6e-4 of the objective for an eighth of the time. Where k is large, or most
-    points do not find two medoids in their lists, it gains nothing; where k is small, the time
-    is missed more.
-    """
-    k, others = int(state.chosen.sum()), np.flatnonzero(~state.chosen)
-    state.chosen[others[np.arange(k) * len(others) // k]] = True  # evenly in spatial order
-    settle(lists, state)
-    reverse = repairs.reverse()
-    left = k
-    while left and not repairs.over():
-        left -= drop(lists, reverse, state, min(left, STRIDE), np.inf)
-    return not left
-
-
-def _turns(lists: Lists, state: State, repairs: Repairs, whole: bool) -> tuple[int, bool]:
-    swaps, before = 0, np.inf
-    for turn in range(ROUNDS):
-        if whole and turn and not repairs.over():
-            swaps += repairs.centre()
-        repaired = not repairs.over() and repairs.run()
-        if repairs.over():
-            return swaps, False
-        total = settle(lists, state)
-        # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
-        if repaired and total > before * (1 - ENOUGH):
-            break
-        before = total
-        reverse = repairs.reverse()
-        made, finished = _swap(lists, reverse, state, 1e-9 * total, repairs.work)
-        swaps += made
-        if not (finished and repaired):
-            return swaps, False
-        if not made or not len(uncertified(lists, state)):
-            break
-    return swaps, True
-
-
-def _swap(
-    lists: Lists, reverse: Reverse, state: State, least: float, work: Deadline
-) -> tuple[int, bool]:
-    """Swap until a pass over all candidates changes nothing, or as good as that.
-
-    Only stale candidates are tried again, but a swap far away may have made some medoid cheap for
-    all: so the last pass leaves nobody out, where that is what certifies the answer.
-    """
-    count, swaps, first = len(state.chosen), 0, 0
-    while True:
-        before, quiet = swaps, 0
-        state.stale[:] = True
-        while quiet < count:
-            tries = count if work.moment is None else STRIDE
-            first, quiet, made = sweep(lists, reverse, state, first, quiet, tries, least)
+    def _turns(self, whole: bool) -> int:
+        swaps, before = 0, np.inf
+        for turn in range(ROUNDS):
+            if whole and turn:
+                swaps += self._centre_large()
+            self.repair()
+            total = settle(self.lists, self.state)
+            # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
+            if self._best is not None:
+                self._best.note(self.state.chosen, total)
+            self._look()
+            if total > before * (1 - ENOUGH):
+                break
+            before = total
+            # What is less is rounding, of the sum or of the largest distance.
+            made = self._swap(max(1e-9 * total, 1e-14 * self.layout.far))
             swaps += made
-            if work.over():
-                return swaps, False
-        if swaps == before or len(uncertified(lists, state)):
-            return swaps, True
+            if not made or not len(self.uncertified()):
+                break
+        return swaps
 
+    def _swap(self, least: float) -> int:
+        """Swap until a pass over all candidates changes nothing, or as good as that.
 
-def _solution(
-    layout: Layout, lists: Lists, state: State, swaps: int, finished: bool, deadline: Deadline
-) -> Solution:
-    """Find everybody's medoid for certain, as far as there is time."""
-    near = state.near.copy()
-    unsure = np.flatnonzero((state.near < 0) | (state.near_distance > lists.radius))
-    certified = 1.0 - len(uncertified(lists, state)) / len(layout)
-    near[unsure], sure = assign_places(layout, state.chosen, unsure, near[unsure], deadline)
-    return layout.solution(state.chosen, near, certified, swaps, "sparse", finished and sure)
+        Only stale candidates are tried again, but a swap far away may have made some medoid cheap
+        for all: so the last pass leaves nobody out, where that is what certifies the answer.
+        """
+        state, reverse = self.state, self._reverse()
+        count, swaps, first = len(state.chosen), 0, 0
+        tries = count if self._over is None else STRIDE
+        while True:
+            before, quiet = swaps, 0
+            state.stale[:] = True
+            while quiet < count and swaps <= MOST_SWAPS * count:
+                first, quiet, made = sweep(self.lists, reverse, state, first, quiet, tries, least)
+                swaps += made
+                self._look()
+            if swaps == before or swaps > MOST_SWAPS * count or len(self.uncertified()):
+                return swaps
+
+    def _centre_large(self) -> int:
+        """Give clusters larger than lists their best member; returns how many medoids moved.
+
+        There, members do not know each other, and swaps on lists do not find the best one.
+        """
+        near, chosen = self.state.near, self.state.chosen
+        sizes = np.bincount(near[near >= 0], minlength=len(self.layout))
+        who = np.flatnonzero((near >= 0) & (sizes[near] > int(self.lists.exact.max())))
+        if not len(who):
+            return 0
+        order = ranked(self.layout, who, near, self.state.near_distance)
+        best = order.places[order.begins[:-1]]
+        moved = int((near[best] != best).sum())
+        chosen[near[best]] = False
+        chosen[best] = True
+        if moved:
+            settle(self.lists, self.state)
+        return moved

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.bounds import Ints
-from fedcore.coreset.medoids.geometry import Floats
+from fedcore.coreset.medoids.geometry import Floats, Ints
 from fedcore.coreset.medoids.lists import Lists
 
 NEVER = 1e300  # the removal cost of what is not a medoid
@@ -39,10 +38,13 @@ class State(NamedTuple):
     far: Floats  # [1] no less than any distance
 
 
+@compiled
 def new_state(chosen: NDArray[np.bool_], weights: Floats, far: float) -> State:
     """Return a state with these medoids; ``settle`` fills it."""
     count = len(chosen)
-    leaves = 1 << max(count - 1, 1).bit_length()
+    leaves = 2
+    while leaves < count:
+        leaves *= 2
     return State(
         chosen,
         np.empty(count, np.int32),
@@ -56,7 +58,7 @@ def new_state(chosen: NDArray[np.bool_], weights: Floats, far: float) -> State:
         np.zeros(count, np.float64),
         np.empty(count, np.int32),
         np.empty(count + 1, np.int64),
-        np.array([far], np.float32),
+        np.full(1, far, np.float32),
     )
 
 

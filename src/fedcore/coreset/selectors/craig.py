@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.distances import blocks, distances
-from fedcore.coreset.metric import Metric
+from fedcore.coreset.metric import Metric, blocks, distances
 from fedcore.coreset.weights import nearest_counts
 from fedcore.types import Coreset, Generator
 

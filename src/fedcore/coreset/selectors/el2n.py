@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.distances import squared_norms
+from fedcore.coreset.metric import squared_norms
 from fedcore.coreset.weights import equal_weights
 from fedcore.types import Coreset, Generator
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.distances import inner, squared_norms
-from fedcore.coreset.metric import Metric
+from fedcore.coreset.metric import Metric, inner, squared_norms
 from fedcore.coreset.weights import finish
 from fedcore.types import Coreset, Generator
 

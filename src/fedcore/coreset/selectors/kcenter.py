@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.distances import distances
+from fedcore.coreset.metric import distances
 from fedcore.coreset.weights import nearest_counts
 from fedcore.types import Coreset, Generator
 

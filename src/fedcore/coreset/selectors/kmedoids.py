@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.weights import finish
+from fedcore.coreset.metric import gradient_error
 from fedcore.types import Coreset, Generator
 
 
@@ -33,4 +33,5 @@ def solve_medoids(
     assignment = torch.from_numpy(found.assignment).to(device)
     indices = torch.from_numpy(found.indices).to(device)
     weights = torch.bincount(assignment, minlength=len(indices)).double()
-    return finish(candidates.space, indices, weights, found.objective, assignment)
+    error = gradient_error(candidates.space, indices, weights)
+    return Coreset(indices, weights, found.objective, error, assignment)

@@ -1,4 +1,4 @@
-"""k-medoids as the textbook has it: slow, plain, and what the fast solvers are tested against."""
+"""k-medoids as the textbook has it, slow and plain, and how tests come by rows and distances."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedcore.coreset.medoids import layout
+from fedcore.coreset.medoids.exact import source_of
+from fedcore.coreset.medoids.source import fill
 
 Distances = NDArray[np.floating]
 
@@ -45,3 +49,17 @@ def pam(distances: Distances, start: NDArray[np.integer]) -> tuple[NDArray[np.in
         if best_medoids is medoids:
             return np.sort(medoids), current
         medoids, current = best_medoids, best
+
+
+def rows_of(metric):
+    """A metric's rows as the compiled paths are given them, long vectors unturned."""
+    single = metric.single()
+    factors = [factor.numpy() for factor in single.factors if factor is not None]
+    return layout.rows_of(factors, bias=single.bias)
+
+
+def distance_matrix(rows, labels=None):
+    """All distances, as the exact path has them."""
+    source = source_of(rows, labels, np.arange(1), stored=True)
+    fill(source)
+    return source.matrix

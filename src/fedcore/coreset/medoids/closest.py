@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.bounds import Index, Ints
-from fedcore.coreset.medoids.geometry import LEAF, Floats
+from fedcore.coreset.medoids.geometry import Floats, Ints
 
 Keys = NDArray[np.uint64]
 
-PART = 16  # points of a leaf that are passed over together if none is near
+
+@inlined
+def key_of(bits: np.uint32, name: np.int32) -> np.uint64:
+    """Return the key of a point at this squared distance."""
+    return (np.uint64(bits) << np.uint64(32)) | np.uint64(name)
 
 
 @compiled
@@ -54,49 +57,6 @@ def furthest_bits(keys: Keys, row: int, count: int) -> np.uint32:
     for i in range(count):
         largest = max(largest, keys[row, i])
     return np.uint32(largest >> np.uint64(32))
-
-
-@inlined
-def largest_of(values: Floats) -> np.float32:
-    """Return the largest of some numbers."""
-    largest: np.float32 = values[0]
-    for i in range(len(values)):
-        largest = max(largest, values[i])
-    return largest
-
-
-@inlined
-def _key(bits: np.uint32, name: np.int32) -> np.uint64:
-    return (np.uint64(bits) << np.uint64(32)) | np.uint64(name)
-
-
-@inlined
-def collect(
-    keys: Keys, row: int, count: int, bits: NDArray[np.uint32], index: Index, leaf: int, worst: int
-) -> int:
-    """Append the points of a leaf that are no further than ``worst``; return the new count.
-
-    A key is the bits of a squared distance above the point's name: for numbers that are not
-    negative, the order of the bits is the order of the numbers, and ties go by name.
-    """
-    begin = leaf * LEAF
-    limit = np.uint32(worst)
-    if begin + LEAF > len(index.names):  # the last leaf, which is not full
-        for j in range(len(index.names) - begin):
-            keys[row, count] = _key(bits[j], index.names[begin + j])
-            count += bits[j] <= limit
-        return count
-    for part in range(0, LEAF, PART):
-        hits = np.uint32(0)
-        for j in range(PART):
-            hits += np.uint32(bits[part + j] <= limit)
-        if hits == 0:
-            continue
-        for j in range(PART):
-            # Written always, kept by moving on: a branch here would be mispredicted.
-            keys[row, count] = _key(bits[part + j], index.names[begin + part + j])
-            count += bits[part + j] <= limit
-    return count
 
 
 @compiled

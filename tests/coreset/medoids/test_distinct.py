@@ -1,9 +1,15 @@
 import numpy as np
-import torch
+import pytest
 
-from fedcore.coreset.medoids import canonical
-from fedcore.coreset.medoids.canonical import distinct
+from fedcore.coreset.medoids import plain
+from fedcore.coreset.medoids import solve as module
+from fedcore.coreset.medoids.hashing import add_words_compiled
 from fedcore.coreset.metric import Euclidean
+
+
+def distinct(space, seed, labels=None):
+    return module.distinct([space.single().points.numpy()], seed, labels)
+
 
 POINTS = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [3.0, 1.0], [-0.0, 0.0], [1.0, 2.0]])
 
@@ -12,7 +18,7 @@ def test_equal_points_become_one_with_a_count():
     points = distinct(Euclidean(POINTS), seed=0)
     assert sorted(points.counts.tolist()) == [1, 2, 3]
     assert sorted(points.first.tolist()) == [0, 1, 3]
-    rebuilt = POINTS[points.first.numpy()][points.group.numpy()]
+    rebuilt = POINTS[points.first][points.group]
     np.testing.assert_array_equal(rebuilt, POINTS)
 
 
@@ -20,7 +26,7 @@ def test_the_order_of_points_does_not_depend_on_the_order_of_the_input():
     values = np.random.default_rng(0).normal(size=(100, 3))
     shuffled = np.random.default_rng(1).permutation(values)
     one, other = distinct(Euclidean(values), seed=4), distinct(Euclidean(shuffled), seed=4)
-    np.testing.assert_array_equal(values[one.first.numpy()], shuffled[other.first.numpy()])
+    np.testing.assert_array_equal(values[one.first], shuffled[other.first])
 
 
 def test_another_seed_gives_another_order():
@@ -29,7 +35,7 @@ def test_another_seed_gives_another_order():
 
 
 def test_equal_points_with_different_labels_stay_apart():
-    points = distinct(Euclidean(POINTS), seed=0, labels=torch.tensor([0, 0, 1, 0, 0, 1]))
+    points = distinct(Euclidean(POINTS), seed=0, labels=np.array([0, 0, 1, 0, 0, 1]))
     assert sorted(points.counts.tolist()) == [1, 1, 2, 2]
 
 
@@ -64,11 +70,11 @@ def test_points_that_round_to_the_same_are_ordered_by_what_they_are():
     values[0] = 1.0
     one, other = distinct(Euclidean(values), seed=0), distinct(Euclidean(values[::-1]), seed=0)
     assert len(one.first) == 500
-    np.testing.assert_array_equal(values[one.first.numpy()], values[::-1][other.first.numpy()])
+    np.testing.assert_array_equal(values[one.first], values[::-1][other.first])
 
 
 def test_a_collision_of_keys_keeps_points_apart(monkeypatch):
-    monkeypatch.setattr(canonical, "LOW_24", 0)  # rounded numbers alone: everything collides
+    monkeypatch.setattr(module, "LOW_24", 0)  # rounded numbers alone: everything collides
     values = np.repeat(np.arange(50), 2)[:, None] * 1e-9
     values[-2:] = 1.0
     points = distinct(Euclidean(values), seed=0)
@@ -81,3 +87,15 @@ def test_numbers_of_any_size_have_an_order():
         values *= np.float32(scale)
         known = len(np.unique(values + np.float32(0), axis=0))
         assert len(distinct(Euclidean(values), seed=0).first) == known
+
+
+@pytest.mark.parametrize("width", [0, 1, 7, 200])
+@pytest.mark.parametrize("words", [1, 3])
+def test_the_compiled_hash_is_the_plain_one(words, width):
+    draw = np.random.default_rng(width)
+    values = (draw.normal(size=(300, width)) * 10.0 ** draw.uniform(-6, 3)).astype(np.float32)
+    factors = draw.integers(-(1 << 62), 1 << 62, size=width)
+    keys = np.zeros((2, words, 300), np.int64)
+    plain.add_words(keys[0], values, factors)
+    add_words_compiled(keys[1], values, factors)
+    np.testing.assert_array_equal(keys[0], keys[1])

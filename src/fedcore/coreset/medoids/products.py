@@ -1,0 +1,118 @@
+"""Exact nearest neighbours of long vectors: a matrix product bounds all distances.
+
+    ‖g_i − g_j‖² = ‖g_i‖² + ‖g_j‖² − 2 ⟨g_i, g_j⟩,
+
+and for outer products ⟨g_i, g_j⟩ = ⟨r_i, r_j⟩⟨z_i, z_j⟩: a product of matrices, or two, at the
+machine's full speed. In float32 that is wrong by some millionths of the norms, so it serves as a
+lower bound, less that slack. For each query the distances of the K points with the least bounds
+are computed from differences, and then those of points whose bound is below the K-th distance: a
+few more than K. What is returned does not depend on how the product was rounded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.compiled import compiled
+from fedcore.coreset.medoids.closest import Keys, furthest_bits, key_of, thin, write
+from fedcore.coreset.medoids.geometry import FAR, LANES, LEAF, Floats, Ints, Rows, squared_of_pair
+
+
+@compiled
+def _threshold(bits: NDArray[np.uint32], wanted: int) -> np.uint32:
+    """Return a number that at least ``wanted`` of ``bits`` do not exceed, and not many more."""
+    low: np.uint32 = bits[0]
+    high: np.uint32 = bits[0]
+    for i in range(len(bits)):
+        low, high = min(low, bits[i]), max(high, bits[i])
+    while low < high:
+        middle = low + ((high - low) >> np.uint32(1))
+        inside = np.uint32(0)
+        for i in range(len(bits)):
+            inside += np.uint32(bits[i] <= middle)
+        if inside < wanted:
+            low = middle + np.uint32(1)
+        else:
+            high = middle
+            if inside <= wanted + wanted // 4:
+                break
+    return high
+
+
+@compiled
+def _measure(
+    rows: Rows,
+    point: int,
+    names: Ints,
+    bounds: NDArray[np.uint32],
+    least: np.uint32,
+    limit: np.uint32,
+    keys: Keys,
+    held: int,
+    wanted: int,
+    sums: Floats,
+) -> int:
+    """Append the keys of points with bounds between ``least`` and ``limit``, given as bits.
+
+    Returns how many keys are held. When they become too many, the furthest go, and the limit
+    falls.
+    """
+    room = keys.shape[1] - 1
+    for begin in range(0, len(bounds), LEAF):
+        hits = np.uint32(0)
+        for j in range(LEAF):
+            hits += np.uint32((bounds[begin + j] >= least) & (bounds[begin + j] <= limit))
+        if hits == 0:
+            continue
+        for j in range(begin, begin + LEAF):
+            if bounds[j] < least or bounds[j] > limit:
+                continue
+            sums[0] = squared_of_pair(rows, point, names[j], sums)
+            keys[0, held] = key_of(sums.view(np.uint32)[0], names[j])
+            held += 1
+            if held > room:
+                held = thin(keys, 0, held, wanted, wanted // 4)
+                limit = min(limit, furthest_bits(keys, 0, held))
+    return held
+
+
+@compiled
+def nearest_by_products(
+    rows: Rows,
+    queries: NDArray[np.int64],
+    names: Ints,
+    norms: Floats,
+    products: Floats,
+    slack: np.float32,
+    points: Ints,
+    distances: Floats,
+    keep_own: bool,
+) -> None:
+    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``names`` to m queries.
+
+    ``products`` [m, size] are the inner products of queries and those points, whose squared norms
+    are ``norms``; ``slack`` is the share of norms by which they may be wrong.
+    """
+    size = len(names)
+    wanted = points.shape[1] + (0 if keep_own else 1)  # the query itself may be among them
+    keys = np.empty((1, 2 * wanted + 64), np.uint64)
+    bounds = np.full(-(-size // LEAF) * LEAF, np.float32(FAR), np.float32)  # nobody at the end
+    bits = bounds.view(np.uint32)
+    sums = np.empty(LANES, np.float32)
+    sure, two, zero = np.float32(1.0) - slack, np.float32(2.0), np.float32(0.0)
+    for q in range(len(queries)):
+        point = queries[q]
+        own = rows.norms[point]
+        for j in range(size):
+            bounds[j] = max(sure * (own + norms[j]) - two * products[q, j], zero)
+        nearest = _threshold(bits[:size], min(wanted, size))
+        none, next_one = np.uint32(0), nearest + np.uint32(1)
+        held = _measure(rows, point, names, bits, none, nearest, keys, 0, wanted, sums)
+        if held >= wanted:
+            held = thin(keys, 0, held, wanted, 0)
+            limit = furthest_bits(keys, 0, held)
+            held = _measure(rows, point, names, bits, next_one, limit, keys, held, wanted, sums)
+        if held > wanted + 8:
+            held = thin(keys, 0, held, wanted, 8)
+        write(keys, 0, held, -1 if keep_own else point, points[q : q + 1], distances[q : q + 1])

@@ -1,0 +1,196 @@
+"""The sampled path: few medoids among many points, by a few candidates a medoid, in O(n K) memory.
+
+With k far below n a cluster outgrows a point's neighbour list, but not every point need be tried
+as a medoid. Some ten *candidates* a medoid are, and every point lists the candidates nearest to
+it: on such lists dropping, swapping and repairing go on as in the sparse path, with the costs of
+all n points. Then each cluster takes its best member for a medoid (``centre``), new candidates
+are drawn around the new medoids and where the objective still lies, and swaps begin again, until
+a round gains next to nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints
+from fedcore.coreset.medoids.kernels import settle
+from fedcore.coreset.medoids.layout import (
+    Layout,
+    Ranked,
+    build_lists,
+    layout_of,
+    nearest_among,
+    ranked,
+)
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
+from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, is_small, polished, served_by
+
+EACH = 10  # candidates a medoid,
+SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
+VERY_FEW = 32  # medoids: up to here
+STARTS = 4  # the first round is tried so often, and the last word may be with all points,
+POLISHED = (1 << 40, 1_000_000_000)  # up to so many n² d: about a second's worth
+FEWER = 0.6  # of the candidates are enough beyond
+BEST = 8  # of a cluster's members that are candidates in the next round
+ROUNDS = 5  # at most
+# Of the objective: what a round must gain for another to follow, with very few medoids and beyond.
+ENOUGH, ENOUGH_BEYOND = 0.02, 0.03
+
+Places = NDArray[np.bool_]
+
+
+class Served(NamedTuple):
+    """Where a round has led: medoids, and who is served by which."""
+
+    chosen: Places  # [n]
+    near: Ints  # [n] the place of each place's medoid
+    distance: Floats  # [n] to it
+    total: float  # Σ_j w_j d_j
+    swaps: int
+
+
+def solve_sampled(problem: Problem, over: Over | None = None) -> Medoids:
+    """Swap among candidates, centre, draw new candidates, repeat; see the module's first lines."""
+    layout = layout_of(problem)
+    start = layout.places(problem.start)
+    best = None if over is None else Best(start, served_by(layout, start)[1])
+    try:
+        chosen, swaps = _rounds(problem, layout, start, best, over)
+        finished = True
+    except TimeUp:
+        assert best is not None  # there was a clock
+        chosen, swaps, finished = best.chosen, 0, False
+    near, total = served_by(layout, chosen)
+    if best is not None and best.total < total:
+        chosen, near = best.chosen, served_by(layout, best.chosen)[0]
+    solution = replace(
+        layout.solution(chosen, near, "sampled"), certified=0.0, swaps=swaps, finished=finished
+    )
+    few = problem.k <= VERY_FEW and is_small(problem, *POLISHED)
+    return polished(problem, solution, over) if few and finished else solution
+
+
+def _rounds(
+    problem: Problem, layout: Layout, start: Places, best: Best | None, over: Over | None
+) -> tuple[Places, int]:
+    """Return medoids, and the swaps it took."""
+    k, enough = problem.k, ENOUGH
+    number = min(EACH * k + int(SPARE * k**0.5), len(layout))
+    if k > VERY_FEW:
+        number, enough = int(FEWER * number), ENOUGH_BEYOND
+    candidates = spread_out(layout, number) | start
+    starts = [start] if problem.warm else _starts(layout, start, candidates)
+    swaps, before = 0, np.inf
+    for _ in range(ROUNDS):
+        tries = _swapped(layout, candidates, starts, k, number, best, over)
+        found, order = _best_centred(layout, tries)
+        chosen, swaps = np.zeros(len(layout), np.bool_), swaps + found.swaps
+        chosen[order.places[order.begins[:-1]]] = True
+        if found.total > before * (1 - enough):
+            break
+        before, starts = order.total, [chosen]
+        candidates = _around(layout, chosen, found.distance, order, number)
+    return chosen, swaps
+
+
+def spread_out(layout: Layout, k: int) -> Places:
+    """Mark k places: leaves of 64 get shares in proportion to the length of their diagonal.
+
+    Thousands of learnt samples crowd around 0 in few and tiny leaves: medoids drawn at random
+    would lie there, where they save nothing.
+    """
+    starts = np.arange(0, len(layout), LEAF)
+    sizes = np.diff(np.append(starts, len(layout)))
+    low = np.minimum.reduceat(layout.rows.left, starts, axis=0)
+    high = np.maximum.reduceat(layout.rows.left, starts, axis=0)
+    share = sizes * np.linalg.norm((high - low).astype(np.float64), axis=1) + 1e-30
+    # One each, lest a crowd around 0 be served from afar; lists mean that k is enough for that.
+    given = 1 + np.floor(max(0, k - len(starts)) * share / share.sum()).astype(np.int64)
+    given = np.minimum(sizes, given)
+    if given.sum() > k:
+        given[:] = 0
+    chosen = np.zeros(len(layout), np.bool_)
+    leaf = np.repeat(np.arange(len(starts)), given)
+    turn = np.arange(len(leaf)) - np.repeat(np.cumsum(given) - given, given)
+    chosen[starts[leaf] + turn * sizes[leaf] // given[leaf]] = True
+    others = np.flatnonzero(~chosen)
+    left = k - int(chosen.sum())
+    chosen[others[np.arange(left) * len(others) // max(left, 1)]] = True
+    return chosen
+
+
+def _starts(layout: Layout, start: Places, candidates: Places) -> list[Places]:
+    """Return the start with some of the candidates added, in the problem's random order.
+
+    With very few medoids one bad place costs percents: then there are several such starts.
+    """
+    others = np.flatnonzero(candidates & ~start)
+    others = others[np.argsort(layout.order[others])]
+    surplus = int(SURPLUS * len(others))
+    starts = []
+    for turn in range(STARTS if start.sum() <= VERY_FEW else 1):
+        chosen = start.copy()
+        chosen[others[turn * surplus : (turn + 1) * surplus]] = True
+        starts.append(chosen)
+    return starts
+
+
+def _swapped(
+    layout: Layout,
+    candidates: Places,
+    starts: list[Places],
+    k: int,
+    number: int,
+    best: Best | None,
+    over: Over | None,
+) -> list[Served]:
+    """Go down to k medoids and swap until no candidate helps, from every start."""
+    # So many that a point hardly misses its second medoid.
+    length = -(-min(3 * number // (2 * k) + 17, number) // 8) * 8
+    lists = build_lists(layout, length, over, candidates)
+    tries = []
+    for start in starts:
+        lists.size[:] = lists.exact
+        lists.reach[:] = lists.radius
+        search = Search(layout, lists, start, best, over)
+        search.thin(k)
+        swaps = search.improve(whole=False)
+        total, state = settle(lists, search.state), search.state
+        near = state.near.copy()
+        unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))
+        near[unsure] = nearest_among(layout, state.chosen, unsure, 1, over)[0][:, 0]
+        tries.append(Served(state.chosen, near, state.near_distance, total, swaps))
+    return tries
+
+
+def _best_centred(layout: Layout, tries: list[Served]) -> tuple[Served, Ranked]:
+    """Return what is best once its clusters have their best members for medoids.
+
+    Before that, candidates that happen to lie off centre hide which clusters are the right ones.
+    """
+    everyone = np.arange(len(layout))
+    orders = [ranked(layout, everyone, found.near, found.distance) for found in tries]
+    least = int(np.argmin([order.total for order in orders]))
+    return tries[least], orders[least]
+
+
+def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:
+    """Return new candidates: the best members of each cluster, then where the objective lies.
+
+    Those come at equal steps along Σ_j w_j d_j in spatial order, which is drawing in proportion
+    to the distance, as k-means++ does, but evenly and without chance.
+    """
+    sizes = np.diff(order.begins)
+    rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], sizes)
+    candidates = chosen.copy()
+    candidates[order.places[rank <= BEST]] = True
+    left = max(1, number - int(candidates.sum()))
+    weight = np.where(candidates, 0.0, layout.weights * distance.astype(np.float64))
+    sums = np.cumsum(weight)
+    steps = (np.arange(left) + 0.5) * (sums[-1] / left)
+    candidates[np.minimum(np.searchsorted(sums, steps), len(layout) - 1)] = True
+    return candidates

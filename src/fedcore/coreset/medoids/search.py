@@ -1,0 +1,179 @@
+"""Exact nearest neighbours in few dimensions: most leaves are skipped by a bound.
+
+The search is brute force made cheap. Points stand in spatial order, in leaves of 64; the squared
+distance to a leaf's box, Σ_t max(low_t − x_t, x_t − high_t, 0)², is a lower bound. For 64 queries
+together, the distance between their box and a leaf's bounds them all: most leaves go at the price
+of one number. The others are visited from near to far, while their bound is below a query's
+current K-th distance. The answer is exact: bounds only ever save work, and ties go to the lower
+position.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.closest import Keys, furthest_bits, key_of, thin, write
+from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Ints, Rows, accumulate
+
+PART = 16  # points of a leaf that are passed over together if none is near
+
+
+class Index(NamedTuple):
+    """Points to search among, in spatial order, with what bounds need."""
+
+    leaves: Floats  # [leaves, d, 64]
+    names: Ints  # [m] what each point is called in answers
+    low: Floats  # [d, leaves] boxes
+    high: Floats  # [d, leaves]
+
+
+@inlined
+def _box_bounds(index: Index, turned: Floats, leaf: int, bounds: Floats) -> None:
+    """Set ``bounds`` [64] to the squared distances of 64 queries [d, 64] to the leaf's box."""
+    for q in range(LEAF):
+        bounds[q] = 0.0
+    for t in range(index.low.shape[0]):
+        low, high = index.low[t, leaf], index.high[t, leaf]
+        for q in range(LEAF):
+            gap = max(low - turned[t, q], turned[t, q] - high)
+            gap = max(gap, np.float32(0.0))
+            bounds[q] += gap * gap
+
+
+@compiled
+def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
+    """For a group of queries and every leaf: a bound for all of them, and how near it is.
+
+    ``least`` is the squared distance between the queries' box and the leaf's, ``near`` the sum of
+    the distances of a few of them to the leaf's box, which is the better order to visit in.
+    """
+    for leaf in range(len(least)):
+        least[leaf] = 0.0
+        near[leaf] = 0.0
+    step = max(1, count // 8)
+    for t in range(index.low.shape[0]):
+        low, high = turned[t, 0], turned[t, 0]
+        for q in range(count):
+            low, high = min(low, turned[t, q]), max(high, turned[t, q])
+        for leaf in range(len(least)):
+            gap = max(index.low[t, leaf] - high, low - index.high[t, leaf])
+            gap = max(gap, np.float32(0.0))
+            least[leaf] += gap * gap
+        for q in range(0, count, step):
+            value = turned[t, q]
+            for leaf in range(len(least)):
+                gap = max(index.low[t, leaf] - value, value - index.high[t, leaf])
+                gap = max(gap, np.float32(0.0))
+                near[leaf] += gap * gap
+
+
+@compiled
+def _by_nearness(near: Floats) -> Ints:
+    """Return the leaves from near to far, roughly: sorted by exponent and four bits behind it."""
+    bits = near.view(np.uint32)
+    begins = np.zeros(4097, np.int32)
+    for leaf in range(len(near)):
+        begins[(bits[leaf] >> np.uint32(19)) + 1] += 1
+    for bucket in range(4096):
+        begins[bucket + 1] += begins[bucket]
+    order = np.empty(len(near), np.int32)
+    for leaf in range(len(near)):
+        bucket = bits[leaf] >> np.uint32(19)
+        order[begins[bucket]] = leaf
+        begins[bucket] += 1
+    return order
+
+
+@inlined
+def _largest(values: Floats) -> np.float32:
+    """Return the largest of some numbers."""
+    largest: np.float32 = values[0]
+    for i in range(len(values)):
+        largest = max(largest, values[i])
+    return largest
+
+
+@inlined
+def _collect(
+    keys: Keys, row: int, count: int, bits: NDArray[np.uint32], names: Ints, leaf: int, worst: int
+) -> int:
+    """Append the points of a leaf that are no further than ``worst``; return the new count."""
+    begin = leaf * LEAF
+    limit = np.uint32(worst)
+    if begin + LEAF > len(names):  # the last leaf, which is not full
+        for j in range(len(names) - begin):
+            keys[row, count] = key_of(bits[j], names[begin + j])
+            count += bits[j] <= limit
+        return count
+    for part in range(0, LEAF, PART):
+        hits = np.uint32(0)
+        for j in range(PART):
+            hits += np.uint32(bits[part + j] <= limit)
+        if hits == 0:
+            continue
+        for j in range(PART):
+            # Written always, kept by moving on: a branch here would be mispredicted.
+            keys[row, count] = key_of(bits[part + j], names[begin + part + j])
+            count += bits[part + j] <= limit
+    return count
+
+
+@compiled
+def nearest_by_leaves(
+    rows: Rows,
+    queries: NDArray[np.int64],
+    index: Index,
+    points: Ints,
+    distances: Floats,
+    keep_own: bool,
+) -> None:
+    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``index`` to m <= 64 queries."""
+    count, k = points.shape
+    wanted = k if keep_own else k + 1  # the query itself may be among them
+    room = 2 * wanted + 32
+    keys = np.empty((count, room + LEAF), np.uint64)
+    held = np.zeros(count, np.int64)
+    worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
+    worst[:count] = FAR
+    worst[count:] = -1.0  # nobody
+    found = np.empty((LEAF, LEAF), np.float32)
+    found_bits, worst_bits = found.view(np.uint32), worst.view(np.uint32)
+    turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
+    for q in range(count):
+        for t in range(rows.left.shape[1]):
+            turned[t, q] = rows.left[queries[q], t]
+    leaves = index.leaves.shape[0]
+    least, near = np.empty(leaves, np.float32), np.empty(leaves, np.float32)
+    _group_bounds(index, turned, count, least, near)
+    bounds = np.empty(LEAF, np.float32)
+    visitors = np.empty(LEAF, np.int64)
+    for leaf in _by_nearness(near):
+        # Rounding may push a bound above the distance it bounds: allow for that.
+        if least[leaf] * np.float32(0.9999) > _largest(worst):
+            continue
+        _box_bounds(index, turned, leaf, bounds)
+        visiting = 0
+        for q in range(LEAF):
+            # Written always, kept by moving on, as in _collect.
+            visitors[visiting] = q
+            visiting += bounds[q] * np.float32(0.9999) <= worst[q]
+        # First all distances, then all comparisons: a branch that was guessed wrongly would throw
+        # away the next distances, begun in the meantime.
+        for visitor in range(visiting):
+            point = queries[visitors[visitor]]
+            accumulate(index.leaves, leaf, rows.left, point, found[visitor])
+        for visitor in range(visiting):
+            q = visitors[visitor]
+            bits = found_bits[visitor]
+            held[q] = _collect(keys, q, held[q], bits, index.names, leaf, worst_bits[q])
+            if held[q] > room:
+                held[q] = thin(keys, q, held[q], wanted, wanted // 4)
+                worst_bits[q] = furthest_bits(keys, q, held[q])
+    for q in range(count):
+        if held[q] > wanted + 8:
+            held[q] = thin(keys, q, held[q], wanted, 8)
+        write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)

@@ -1,0 +1,190 @@
+"""All distances between the points of a problem, and everybody's two nearest medoids.
+
+Distances come from a matrix, or, where n² numbers are too many, are computed when they are looked
+at: the same numbers either way.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Leaves, Rows, squared_to_leaf
+
+Indices = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+NONE = 1e30  # further than any distance; stands in for "no second medoid"
+
+
+class Source(NamedTuple):
+    """Where distances come from: a matrix, or points if there is none."""
+
+    matrix: Floats  # [n, n], or no rows at all
+    rows: Rows
+    leaves: Leaves  # of all points
+    medoids: Leaves  # of the medoids, slot by slot
+    labels: Indices  # [n]; none at all means that none differ
+    served: Indices  # [k] labels of the medoids
+
+
+class Clusters(NamedTuple):
+    """Who serves whom; medoids live in slots 0 .. k − 1."""
+
+    medoids: Indices  # [k] the points in the slots
+    slot_of: Indices  # [n] a medoid's slot, −1 for other points
+    near: Indices  # [n] slot of the nearest medoid
+    second: Indices  # [n] slot of the second nearest, −1 if k = 1
+    near_distance: Floats  # [n]
+    second_distance: Floats  # [n] NONE if k = 1
+    removal: Doubles  # [k] what removing a medoid costs
+    gain: Doubles  # [k] scratch: all 0 between candidates
+    touched: Indices  # [k] scratch
+
+
+@compiled
+def clusters_of(count: int, medoids: Indices) -> Clusters:
+    """Return an empty state with these medoids; ``assign_all`` fills it."""
+    k = len(medoids)
+    slot_of = np.full(count, -1, np.int64)
+    for slot in range(k):
+        slot_of[medoids[slot]] = slot
+    return Clusters(
+        medoids.copy(),
+        slot_of,
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.empty(count, np.float32),
+        np.empty(count, np.float32),
+        np.empty(k, np.float64),
+        np.zeros(k, np.float64),
+        np.empty(k, np.int64),
+    )
+
+
+@inlined
+def _bar(labels: Indices, point: int, others: Indices, out: Floats) -> None:
+    """Put points of another label further than any sum of other distances.
+
+    Those are at most 2 √(c d) for rows scaled to 1.
+    """
+    if len(labels) > 0:
+        barrier = np.float32(1e4) * np.float32(len(labels))
+        for j in range(len(out)):
+            if others[j] != labels[point]:
+                out[j] = barrier
+
+
+@compiled
+def fill(source: Source) -> None:
+    """Compute all n² distances, each once."""
+    matrix = source.matrix
+    count, squared = len(matrix), np.empty(LEAF, np.float32)
+    for point in range(count):
+        for leaf in range(point // LEAF, source.leaves.left.shape[0]):
+            squared_to_leaf(source.rows, point, source.leaves, leaf, squared)
+            for j in range(LEAF):
+                squared[j] = np.sqrt(squared[j])
+            begin = leaf * LEAF
+            for j in range(min(LEAF, count - begin)):
+                matrix[point, begin + j] = squared[j]
+    for first in range(0, count, LEAF):
+        for point in range(first + LEAF, count):
+            for other in range(first, first + LEAF):
+                matrix[point, other] = matrix[other, point]
+    for point in range(count):
+        _bar(source.labels, point, source.labels, matrix[point])
+
+
+@compiled
+def row_to(source: Source, point: int, leaves: Leaves, others: Indices, out: Floats) -> None:
+    """Set ``out`` [m] to the distances between ``point`` and the m points of ``leaves``.
+
+    ``others`` are the labels of those.
+    """
+    squared = np.empty(LEAF, np.float32)
+    for leaf in range(leaves.left.shape[0]):
+        squared_to_leaf(source.rows, point, leaves, leaf, squared)
+        begin = leaf * LEAF
+        for j in range(min(LEAF, len(out) - begin)):
+            out[begin + j] = np.sqrt(squared[j])
+    _bar(source.labels, point, others, out)
+
+
+@compiled
+def place(source: Source, point: int, slot: int) -> None:
+    """Write ``point`` into a slot of the medoids' leaves."""
+    rows, leaves, leaf, lane = source.rows, source.medoids, slot // LEAF, slot % LEAF
+    if len(source.labels) > 0:
+        source.served[slot] = source.labels[point]
+    leaves.left[leaf, :, lane] = rows.left[point]
+    if len(rows.norm_left) > 0:
+        leaves.right[leaf, :, lane] = rows.right[point]
+        leaves.norm_left[leaf, lane] = rows.norm_left[point]
+        leaves.norm_right[leaf, lane] = rows.norm_right[point]
+
+
+@inlined
+def assign(source: Source, state: Clusters, point: int, to_medoids: Floats) -> None:
+    """Find the two nearest medoids of ``point``; ``to_medoids`` [k] is scratch."""
+    if len(source.matrix) > 0:
+        for slot in range(len(to_medoids)):
+            to_medoids[slot] = source.matrix[point, state.medoids[slot]]
+    else:
+        row_to(source, point, source.medoids, source.served, to_medoids)
+    near, second = -1, -1
+    near_distance, second_distance = np.float32(NONE), np.float32(NONE)
+    for slot in range(len(to_medoids)):
+        distance = to_medoids[slot]
+        if distance < near_distance:
+            near, second, near_distance, second_distance = slot, near, distance, near_distance
+        elif distance < second_distance:
+            second, second_distance = slot, distance
+    state.near[point], state.second[point] = near, second
+    state.near_distance[point], state.second_distance[point] = near_distance, second_distance
+
+
+@inlined
+def charge_removals(state: Clusters, weights: Floats) -> int:
+    """Recompute what removing each medoid would cost; return the slot where it is least."""
+    state.removal[:] = 0.0
+    for point in range(len(state.near)):
+        gap = np.float64(state.second_distance[point]) - np.float64(state.near_distance[point])
+        state.removal[state.near[point]] += np.float64(weights[point]) * gap
+    cheapest = 0
+    for slot in range(1, len(state.removal)):
+        if state.removal[slot] < state.removal[cheapest]:
+            cheapest = slot
+    return cheapest
+
+
+@compiled
+def _assign_by_columns(matrix: Floats, state: Clusters) -> None:
+    """Do so for all points, one medoid after the other, without a branch: its row is its column."""
+    near, second = state.near, state.second
+    near_distance, second_distance = state.near_distance, state.second_distance
+    near[:], second[:], near_distance[:], second_distance[:] = -1, -1, NONE, NONE
+    for slot in range(len(state.medoids)):
+        row = matrix[state.medoids[slot]]
+        for j in range(len(row)):
+            distance, least, other = row[j], near_distance[j], near[j]
+            closer, between = distance < least, distance < second_distance[j]
+            second[j] = other if closer else (slot if between else second[j])
+            second_distance[j] = least if closer else min(distance, second_distance[j])
+            near[j] = slot if closer else other
+            near_distance[j] = min(distance, least)
+
+
+@compiled
+def assign_all(source: Source, state: Clusters, weights: Floats) -> None:
+    """Find the two nearest medoids of every point."""
+    if len(source.matrix) > 0:
+        _assign_by_columns(source.matrix, state)
+    else:
+        to_medoids = np.empty(len(state.medoids), np.float32)
+        for point in range(len(state.near)):
+            assign(source, state, point, to_medoids)
+    charge_removals(state, weights)
