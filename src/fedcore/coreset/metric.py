@@ -268,7 +268,8 @@ def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None 
     """Σ_k δ_k g_k, flattened, in float64; weights left out are one."""
     first, second = space.factors
     if second is None and weights is None:  # in pieces, or doubles would need memory of their own
-        parts = torch.split(first[indices], max(1, 8 * PIECE // max(1, first.shape[1])))
+        few = first.numel() <= 8 * PIECE
+        parts = torch.split(first[indices], len(first) if few else max(1, PIECE // first.shape[1]))
         return torch.stack([part.double().sum(dim=0) for part in parts]).sum(dim=0)
     left = first[indices].double()
     if weights is not None:

@@ -145,7 +145,9 @@ def layout_of(problem: Problem) -> Layout:
         parts = [np.arange(len(rows.left))]
     else:
         parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    order = np.concatenate([part[spatial_order(rows.left[part])] for part in parts])
+    # No search needs the order of long vectors: some coordinates will do.
+    leading = np.ascontiguousarray(rows.left[:, :WIDE]) if rows.left.shape[1] > LONG else rows.left
+    order = np.concatenate([part[spatial_order(leading[part])] for part in parts])
     ends = np.cumsum([len(part) for part in parts]).tolist()
     squared = rows.norms if len(rows.norms) else _squared_norms(rows.left)
     far = 2.001 * float(np.sqrt(squared.max())) + 1e-30
