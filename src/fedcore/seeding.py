@@ -26,4 +26,4 @@ def words(*path: str | int) -> list[int]:
     """Four numbers for a path; with a seed before them they are what its stream begins with."""
     name = "/".join(f"{type(part).__name__}:{part}" for part in path)
     digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
-    return np.frombuffer(digest, dtype=np.uint32).tolist()
+    return [int(word) for word in np.frombuffer(digest, dtype=np.uint32)]
