@@ -109,7 +109,7 @@ def test_what_users_call_is_bounded_and_gives_back(two_threads, tmp_path):
     (tmp_path / "own.py").write_text(OWN_SELECTOR)
     sys.modules["seen_threads"] = types.SimpleNamespace(seen=seen)
     points, own = np.random.default_rng(0).normal(size=(30, 2)), str(tmp_path / "own.py")
-    with pytest.raises(LookupError):
+    with pytest.raises(fedcore.errors.BadOption, match="LookupError"):
         fedcore.select_coreset(points, 5, selector=own)
     assert torch.get_num_threads() == 2
     x = torch.randn(20, 3)
