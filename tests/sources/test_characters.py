@@ -6,7 +6,7 @@ from fedcore.sources import characters as _characters
 def test_there_are_90_symbols():
     assert len(set(_characters.CHARACTERS)) == 86
     assert _characters.SIZE == 90
-    assert (_characters.PADDING, _characters.BEGIN, _characters.END) == (0, 87, 88)
+    assert _characters.UNKNOWN == 89
 
 
 def test_every_character_has_its_own_symbol():

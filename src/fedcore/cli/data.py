@@ -60,13 +60,14 @@ def fetch(
 
     fedcore data fetch mnist --data-dir ~/data
     """
-    from fedcore.sources.download import fetch as fetch_files
+    from fedcore.sources.files import fetch as fetch_file
 
     source: Source | None = getattr(plugins.load("dataset", name), "SOURCE", None)
     if source is None:
         raise BadOption(f"{name} has no files to fetch: it is generated, or made from your own")
     console = plain_console()
-    for path, is_new in fetch_files(source, data_dir):
+    for file in source.files:
+        path, is_new = fetch_file(source, file, data_dir)
         console.print(f"{'fetched' if is_new else 'already there'}: {path}", soft_wrap=True)
 
 
@@ -142,12 +143,10 @@ def _table_one(name: str, paper: tuple[float, ...] | None, sizes: NDArray[np.int
 
 
 def _state(module: ModuleType, data_dir: Path | None) -> str:
-    from fedcore.sources.files import find
-
     source: Source | None = getattr(module, "SOURCE", None)
     if source is None:
         return "none to fetch"
-    found = {file: find(source, file.name, data_dir) for file in source.files}
+    found = {file: source.find(file, data_dir) for file in source.files}
     missing = [file for file, path in found.items() if path is None]
     if not missing:
         return f"in {next(iter(found.values())).parent}"  # type: ignore[union-attr]

@@ -15,19 +15,13 @@ import torch
 from torch import Tensor
 
 CHARACTERS = "".join(sorted(f"\n\r !\"#$%&'()*,-./:;?@[]_{string.digits}{string.ascii_letters}"))
-PADDING, BEGIN, END, UNKNOWN = 0, 87, 88, 89
-SIZE = len(CHARACTERS) + 4
-
+UNKNOWN, SIZE = 89, 90
 _TABLE = np.full(128, UNKNOWN, dtype=np.uint8)
 _TABLE[[ord(character) for character in CHARACTERS]] = np.arange(1, len(CHARACTERS) + 1)
 
 
 def encode(text: str) -> Tensor:
-    """The symbols of a text, a byte each.
-
-    >>> encode("ab").tolist() == [encode("a").item(), encode("a").item() + 1]
-    True
-    """
+    """The symbols of a text, a byte each."""
     # Whatever is not ASCII becomes code point 127, which has no symbol of its own.
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return torch.from_numpy(_TABLE[np.minimum(points, 127)])

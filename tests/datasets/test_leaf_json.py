@@ -4,9 +4,9 @@ import json
 import pytest
 import torch
 
+from fedcore.datasets.leaf import read_users
 from fedcore.errors import BadData
 from fedcore.sources import characters as _characters
-from fedcore.sources.leaf_json import read_users
 
 
 def content(**changes):
