@@ -3,7 +3,7 @@
 Caldas et al. 2018: tables with ``users``, ``user_data`` and ``num_samples``. ``--data-dir`` is a
 folder with ``train/`` and ``test/``, each with JSON files; or one file, or a folder of files,
 whose users' samples are then split by a seed. Numbers become float tensors. Texts become windows
-over the 90 symbols of ``characters``, one per sample; the first character of a label is the class.
+over the 90 symbols of ``shakespeare``, one per sample; the first character of a label is the class.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcore.arrays import as_labels, as_tensor, check_alike
+from fedcore.arrays import as_samples, check_alike
+from fedcore.datasets.shakespeare import SYMBOLS, encode
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
-from fedcore.sources import characters as _characters
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
 
@@ -76,7 +76,7 @@ def load(
     # Characters have a class for each symbol, seen or not.
     labels = [data.y for data in (*training.values(), *held_out.values())]
     text = first.x.dtype == torch.uint8
-    found = _characters.SIZE if text else int(torch.cat(labels).max()) + 1
+    found = SYMBOLS if text else int(torch.cat(labels).max()) + 1
     sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
     return FederatedDataset(dict(enumerate(clients)), test, classes or found, sizes)
 
@@ -162,19 +162,14 @@ def _samples(where: str, entry: Any) -> ClientData:
     """Numbers as they are; texts of one length as symbols, labels by their first character."""
     if not isinstance(entry, dict) or not all(isinstance(entry.get(k), list) for k in "xy"):
         raise BadData(f"{where} has no lists 'x' and 'y' in user_data")
-    inputs, labels = entry["x"], entry["y"]
-    if inputs and all(isinstance(text, str) for text in inputs):
-        if len({len(text) for text in inputs}) > 1:
+    x, y = entry["x"], entry["y"]
+    if is_text := bool(x) and all(isinstance(text, str) for text in x):
+        if len({len(text) for text in x}) > 1:
             raise BadData(f"{where} has texts of different lengths; windows must have one length")
-        x = torch.stack([_characters.encode(text) for text in inputs])
-    else:
-        x = as_tensor(f"inputs of {where}", inputs).float()
-    if labels and all(isinstance(text, str) and text for text in labels):
-        y = torch.cat([_characters.encode(text[0]) for text in labels]).long()
-    else:
-        y = as_labels(f"labels of {where}", labels)
-        if len(y) and int(y.min()) < 0:
-            raise BadData(f"labels of {where} must be from 0, got {int(y.min())}")
-    if len(x) != len(y):
-        raise BadData(f"{where} has {len(x)} inputs but {len(y)} labels; each needs one")
-    return ClientData(x, y)
+        x = torch.stack([encode(text) for text in x])
+    if y and all(isinstance(text, str) and text for text in y):
+        y = torch.cat([encode(text[0]) for text in y])
+    data = as_samples(where, (x, y), torch.float32)
+    if len(data) and int(data.y.min()) < 0:
+        raise BadData(f"labels of {where} must be from 0, got {int(data.y.min())}")
+    return data if is_text else ClientData(data.x.float(), data.y)

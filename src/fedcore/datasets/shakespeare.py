@@ -20,20 +20,26 @@ are kept as they are, odd ones too, because the published numbers depend on them
 4. Plays with fewer than 2 names go, then names with 2 lines or fewer.
 5. A role's lines are each followed by a blank, runs of blanks become one, and roles of 80
    characters or fewer go: they have no window with a next character.
+
+Characters become the 90 symbols of McMahan's public implementation: padding is 0, 86 characters
+follow in the order of their code points, then begin, end, and one symbol for every other. Windows
+of plain text never hold begin or end, but the model has 90 outputs. All characters of the 563
+roles have a symbol of their own but one, a ``}`` that occurs twice.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedcore.errors import BadData, BadOption
-from fedcore.sources import characters as _characters
 from fedcore.sources.files import DataFile, Source, read
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
@@ -51,6 +57,11 @@ _URLS = (f"https://web.archive.org/web/20180701000000id_/http://{_URL}", f"https
 SOURCE = Source(
     "shakespeare", (DataFile(TEXT, 5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5", _URLS),)
 )
+
+CHARACTERS = "".join(sorted(f"\n\r !\"#$%&'()*,-./:;?@[]_{string.digits}{string.ascii_letters}"))
+OTHER, SYMBOLS = 89, 90
+_TABLE = np.full(128, OTHER, dtype=np.uint8)
+_TABLE[[ord(character) for character in CHARACTERS]] = np.arange(1, len(CHARACTERS) + 1)
 
 WINDOW = 80
 _AUTHOR = "by William Shakespeare"
@@ -89,10 +100,10 @@ def load(
     """
     texts = list(drawn_roles(seed, data_dir, samples).values())
     # One array for all roles, so that the pooled test set can be a view too.
-    symbols = torch.cat([_characters.encode(text) for text in texts])
-    x, y = _characters.windows(symbols, WINDOW)
+    symbols = torch.cat([encode(text) for text in texts])
+    x, y = windows(symbols, WINDOW)
     clients: dict[int, ClientData] = {}
-    held_out: list[torch.Tensor] = []
+    held_out: list[Tensor] = []
     start = 0
     for text in texts:
         count = len(text) - WINDOW
@@ -105,7 +116,19 @@ def load(
         start += len(text)
     test = ClientData(x, y, torch.cat(held_out))
     sizes = [len(text) - WINDOW for text in texts]
-    return FederatedDataset(clients, test, _characters.SIZE, sizes)
+    return FederatedDataset(clients, test, SYMBOLS, sizes)
+
+
+def encode(text: str) -> Tensor:
+    """The symbols of a text, a byte each."""
+    # Whatever is not ASCII becomes code point 127, which has no symbol of its own.
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    return torch.from_numpy(_TABLE[np.minimum(points, 127)])
+
+
+def windows(symbols: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """All windows [n - length, length] of a text and the symbol after each; x is only a view."""
+    return symbols[:-1].unfold(0, length, 1), symbols[length:].long()
 
 
 def drawn_roles(seed: int, data_dir: Path | None, samples: int) -> dict[str, str]:
