@@ -104,7 +104,7 @@ def test_optional_and_heavy_packages_are_imported_where_they_are_used():
             assert not found & {"numba", "matplotlib", "flwr", "kmedoids", "sklearn"}, path
             # ... and a grid can be run and written down with them alone.
             if path.parent.name != "cli" or path.stem == "grid":
-                assert not found & {"typer", "rich"} or path.stem in ("tables", "histogram"), path
+                assert not found & {"typer", "rich"} or path.stem in ("tables",), path
 
 
 def test_no_gpl_package_is_imported():

@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from fedcore.config import Experiment, read_toml, resolve
+from fedcore.history import summary
 from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report import output
 from fedcore.report.records import to_lines, to_row
-from fedcore.report.summary import summary
 from fedcore.sources.benchmark import find
 from fedcore.types import Path as WorkPath
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from fedcore.cli.job import run_job
 from fedcore.config import resolve
+from fedcore.history import environment
 from fedcore.records import RunKey
-from fedcore.report.summary import environment
 from fedcore.server.method import Draw
 from fedcore.sim.world import build_sampler, build_strategy, fleet_of
 from fedcore.sources import benchmark as _benchmark

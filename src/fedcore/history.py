@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
 
-from fedcore.records import RoundRecord
+from fedcore.records import RoundRecord, RunKey
 from fedcore.types import Params
+from fedcore.version import __version__
 
 STEADY = 10  # the paper's accuracies are means over rounds from this one on
 
@@ -58,3 +63,54 @@ class History:
         """Mean accuracy from round 10 on, the figure of the paper's Table 2; None before it."""
         values = self.accuracies(split, STEADY)
         return float(np.mean(values)) if values else None
+
+
+def summary(
+    runs: Mapping[RunKey, Sequence[RoundRecord]], experiment: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All results of a comparison, with what produced them."""
+    return {
+        "schema": 1,
+        "experiment": dict(experiment),
+        "environment": environment(),
+        "results": [summarise(run, History(tuple(rounds))) for run, rounds in runs.items()],
+    }
+
+
+def summarise(run: RunKey, history: History) -> dict[str, Any]:
+    """One run in numbers: accuracies in [0, 1], times in units of the deadline."""
+    rounds = history.rounds
+    clients = [client for record in rounds for client in record.clients]
+    return {
+        "benchmark": run.benchmark,
+        "stragglers": run.stragglers,
+        "strategy": run.strategy,
+        "seed": run.seed,
+        "rounds": len(rounds),
+        "final_test_accuracy": history.final_test_accuracy,
+        "best_test_accuracy": history.best_test_accuracy,
+        f"mean_test_accuracy_from_round_{STEADY}": history.steady_accuracy("test"),
+        "final_train_accuracy": rounds[-1].train_accuracy,
+        "best_train_accuracy": max(history.accuracies("train"), default=None),
+        f"mean_train_accuracy_from_round_{STEADY}": history.steady_accuracy("train"),
+        "final_train_loss": history.final_train_loss,
+        "mean_round_time": history.mean_round_time,
+        "max_round_time": history.longest_round,
+        "deadline_misses": history.deadline_misses,
+        "deadline_miss_share": history.deadline_misses / len(rounds),
+        "mean_participants": sum(client.work > 0 for client in clients) / len(rounds),
+        "rejected": sum(record.rejected for record in rounds),
+        "fell_back": sum(client.fell_back for client in clients),
+        "wall_seconds": round(sum(record.wall_seconds for record in rounds), 3),
+    }
+
+
+def environment() -> dict[str, str]:
+    """The versions that can change a result."""
+    return {
+        "fedcore": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+    }

@@ -11,12 +11,17 @@ from fedcore.errors import BadOption
 
 
 def test_a_command_gets_every_option_it_does_not_leave_out():
-    @with_experiment_options(without=("strategies",))
+    @with_experiment_options
     def command(*, own: int = 3, **given):
         """Do nothing."""
 
-    names = set(inspect.signature(command).parameters)
-    assert names == {"own", "data", "method", *option_fields()} - {"strategies"}
+    @with_experiment_options
+    def single(*, strategy: str, **given):
+        """Do nothing."""
+
+    every = {"data", "method", *option_fields()}
+    assert set(inspect.signature(command).parameters) == {"own", *every}
+    assert set(inspect.signature(single).parameters) == {"strategy", *every} - {"strategies"}
 
 
 def test_only_what_was_typed_counts():
@@ -90,7 +95,7 @@ def test_the_seed_of_a_preset_is_told():
 
 
 def test_paragraphs_flow_so_that_a_terminal_can_break_them():
-    @with_experiment_options()
+    @with_experiment_options
     def command(**given):
         """Do nothing.
 

@@ -12,7 +12,6 @@ import torch
 from fedcore.datasets import shakespeare
 from fedcore.errors import BadData, BadOption
 from fedcore.sources import benchmark as _benchmark
-from fedcore.sources import characters as _characters
 from fedcore.sources.files import DataFile, Source
 
 ROLES = {
@@ -66,7 +65,7 @@ def test_roles_are_drawn_until_there_are_enough_samples(small):
 def test_every_sample_is_a_window_and_what_follows_it(small):
     dataset = shakespeare.load(seed=3, data_dir=small, samples=0)
     for client, text in enumerate(texts(3, small, 0)):
-        symbols = _characters.encode(text).tolist()
+        symbols = shakespeare.encode(text).tolist()
         data = dataset.clients[client]
         x, y = data.take(torch.arange(len(data)))
         for window, label, row in zip(x.tolist(), y.tolist(), data.rows.tolist(), strict=True):
@@ -84,7 +83,7 @@ def test_training_and_test_samples_are_all_samples_once(small):
         found += [
             bytes([*window, label]) for window, label in zip(x.tolist(), y.tolist(), strict=True)
         ]
-    assert sorted(found) == sorted(bytes(_characters.encode(text).tolist()) for text in expected)
+    assert sorted(found) == sorted(bytes(shakespeare.encode(text).tolist()) for text in expected)
     assert [len(d) for d in dataset.clients.values()] == [int(0.8 * (len(t) - 80)) for t in drawn]
 
 

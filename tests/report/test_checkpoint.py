@@ -48,7 +48,7 @@ def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path):
     content = {"run": run, "round": 4, "param/layer.weight": weight}
     np.savez(tmp_path / "checkpoint.npz", **content)
     found, number, snapshot = load(tmp_path / "checkpoint.npz")
-    assert (found, number, snapshot.meta) == (RUN, 4, {})
+    assert (found, number, snapshot.meta) == (RUN, 4, {"version": 4, "jobs": []})
     assert list(snapshot.tensors) == ["param/layer.weight"]
     assert np.array_equal(snapshot.tensors["param/layer.weight"].numpy(), weight)
 

@@ -4,7 +4,8 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from fedcore.errors import BadOption
-from fedcore.report.histogram import doubling_bins, draw_histogram, histogram
+from fedcore.report.plots import draw_histogram
+from fedcore.report.tables import doubling_bins, histogram
 
 
 def test_bins_double_and_cover_everybody():

@@ -36,7 +36,7 @@ def test_without_settings_the_cache_in_the_home_folder_is_searched(monkeypatch):
 def test_the_environment_is_searched_after_the_named_directory(tmp_path, folder, monkeypatch):
     (folder / "text").write_bytes(CONTENT)
     monkeypatch.setenv("FEDCORE_DATA", str(tmp_path))
-    assert _files.find(SOURCE, "text", tmp_path / "empty") == folder / "text"
+    assert SOURCE.find(FILE, tmp_path / "empty") == folder / "text"
 
 
 @pytest.mark.parametrize("level", [1, 9])

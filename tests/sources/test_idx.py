@@ -47,7 +47,8 @@ def test_training_files_come_first_and_in_file_order(image_source, image_files):
 
 def test_images_and_labels_must_be_as_many(image_source):
     source, directory = image_source
-    train, test = source.file("train-labels-idx1-ubyte"), source.file("t10k-labels-idx1-ubyte")
+    by_name = {file.name: file for file in source.files}
+    train, test = by_name["train-labels-idx1-ubyte"], by_name["t10k-labels-idx1-ubyte"]
     swapped = {"train-labels-idx1-ubyte": test, "t10k-labels-idx1-ubyte": train}
     files = tuple(dataclasses.replace(swapped.get(f.name, f), name=f.name) for f in source.files)
     folder = directory / "tiny"

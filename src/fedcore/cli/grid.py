@@ -21,15 +21,15 @@ from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
-from fedcore.records import RoundRecord, RunKey
+from fedcore.history import summary
+from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs
-from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.rounds import simulate_rounds
 from fedcore.sim.world import build_sampler, build_strategy, build_world, fleet_of
-from fedcore.sources import benchmark as _benchmark
+from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
 
@@ -64,7 +64,24 @@ def run_grid(
     federations = prepare(experiment)
     if folder is not None:
         folder.begin()
-    found = {run: _run(run, experiment, federations[run.seed], folder, tell) for run in grid}
+    found = folder.runs if folder else {}
+    sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
+    for run in grid:
+        federation = federations[run.seed]
+        there = len(federation.dataset.clients)
+        strategy = build_strategy(sources[run.strategy], experiment, federation.proxy, there)
+        done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+        tell(run, done)
+        if done == experiment.rounds:
+            continue
+        world = build_world(federation, experiment, run, strategy)
+        with closing(simulate_rounds(world, snapshot)) as rounds:
+            for record, state in rounds:
+                if folder is not None:
+                    folder.add(record, run, partial(to_snapshot, state))
+                else:
+                    found.setdefault(run, []).append(record)
+                tell(run, record.number)
     return (folder.finish() if folder else summary(found, settings)), found
 
 
@@ -74,25 +91,29 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     What a run would only find out later is tried too, since by then results of an earlier job may
     have been replaced: names, device, files of the user's own, fleets.
     """
-    _check_names(experiment.strategies)
+    for one, other in combinations(experiment.strategies, 2):
+        if plugins.title(one) == plugins.title(other):  # results go by it
+            raise BadOption(
+                f"strategies {one!r} and {other!r} would both be called "
+                f"{plugins.title(one)!r}; rename one file"
+            )
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
-    takers += [("selector", experiment.selector), ("model", experiment.model)]
+    takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]
     takers.append(("sampler", experiment.selection))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))
-    dataset = _benchmark.find(experiment.benchmark).load(
+    dataset = find(experiment.benchmark).load(
         seed=experiment.data_seed,
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
         options=experiment.data,
     )
     asked, there = experiment.clients_per_round, len(dataset.clients)
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
-        log.warning(
-            "clients_per_round is %d, but there are %d clients: all of them train in every round",
-            asked,
-            there,
+        sentence = (
+            "clients_per_round is %d, but there are %d clients: all of them train in every round"
         )
+        log.warning(sentence, asked, there)
     federations = {
         seed: federation_from_model(dataset, experiment.model, seed, experiment.method)
         for seed in experiment.seed
@@ -109,51 +130,10 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     return federations
 
 
-def _check_names(strategies: tuple[str, ...]) -> None:
-    """Refuse two strategies of one name: results go by it."""
-    for first, second in combinations(strategies, 2):
-        if plugins.title(first) == plugins.title(second):
-            raise BadOption(
-                f"strategies {first!r} and {second!r} would both be called "
-                f"{plugins.title(first)!r}; rename one file"
-            )
-
-
 def runs_of(experiment: Experiment) -> Iterator[RunKey]:
     """Every run of an experiment, all strategies of a level together."""
+    benchmark = plugins.title(experiment.benchmark)
     for stragglers in experiment.stragglers:
         for strategy in experiment.strategies:
             for seed in experiment.seed:
-                yield RunKey(
-                    plugins.title(experiment.benchmark), plugins.title(strategy), stragglers, seed
-                )
-
-
-def _run(
-    run: RunKey,
-    experiment: Experiment,
-    federation: Federation,
-    folder: OutputFolder | None,
-    tell: Tell,
-) -> list[RoundRecord]:
-    """All rounds of one run; those that are not done yet are trained and written."""
-    source = next(s for s in experiment.strategies if plugins.title(s) == run.strategy)
-    there = len(federation.dataset.clients)
-    strategy = build_strategy(source, experiment, federation.proxy, there)
-    done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
-    records = list(folder.runs.get(run, [])) if folder else []
-    tell(run, done)
-    if done == experiment.rounds:
-        return records
-    if snapshot is not None:  # checkpoints of earlier versions hold the model alone
-        snapshot = dataclasses.replace(
-            snapshot, meta={"version": done, "jobs": [], **snapshot.meta}
-        )
-    world = build_world(federation, experiment, run, strategy)
-    with closing(simulate_rounds(world, snapshot)) as rounds:
-        for record, state in rounds:
-            records.append(record)
-            if folder is not None:
-                folder.add(record, run, partial(to_snapshot, state))
-            tell(run, record.number)
-    return records
+                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed)

@@ -5,22 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich import progress as bars
 
-from fedcore.cli.consoles import plain_console
 from fedcore.cli.grid import run_grid, runs_of
 from fedcore.config import Experiment
-from fedcore.errors import Interrupted
+from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
-from fedcore.report.records import Runs
-from fedcore.report.tables import counted, remarks, strategy_title, tables
+from fedcore.report.output import PICTURES
+from fedcore.report.tables import counted, plain_console, remarks, strategy_title, tables
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -35,63 +27,62 @@ def run_job(
     plots: bool = True,
 ) -> dict[str, Any]:
     """Train everything, showing how far it is; then show what came out."""
+    if overwrite and resume:
+        raise BadOption(
+            "overwrite replaces the job in --out and resume goes on with it; leave out one of them"
+        )
+    if out is None and (overwrite or resume):
+        name = "overwrite" if overwrite else "resume"
+        raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
     runs = list(runs_of(experiment))
-    began = False
-    with _progress() as progress:
-        bar = progress.add_task("preparing", total=len(runs) * experiment.rounds)
+    began = resume
+    progress = bars.Progress(
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("rounds"),
+        bars.TimeRemainingColumn(),
+        console=notices,
+        transient=True,
+        disable=not notices.is_terminal,
+    )
+    bar = progress.add_task("preparing", total=len(runs) * experiment.rounds)
 
-        def tell(run: RunKey, done: int) -> None:
-            nonlocal began
-            began = True
-            label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
-            if len(experiment.seed) > 1:
-                label += f", seed {run.seed}"
-            completed = runs.index(run) * experiment.rounds + done
-            progress.update(bar, description=label, completed=completed)
-            if done == experiment.rounds and not notices.is_terminal:
-                notices.print(f"{label}: {counted(done, 'round')} done")
+    def tell(run: RunKey, done: int) -> None:
+        nonlocal began
+        began = True
+        label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
+        if len(experiment.seed) > 1:
+            label += f", seed {run.seed}"
+        completed = runs.index(run) * experiment.rounds + done
+        progress.update(bar, description=label, completed=completed)
+        if done == experiment.rounds and not notices.is_terminal:
+            notices.print(f"{label}: {counted(done, 'round')} done")
 
-        try:
+    try:
+        with progress:
             content, found = run_grid(
                 experiment, out, overwrite=overwrite, resume=resume, tell=tell
             )
-        except KeyboardInterrupt:
-            if out is None or not (began or resume):
-                raise Interrupted("interrupted; nothing was written") from None
-            way = "--resume in place of --overwrite" if overwrite else "--resume"
-            raise Interrupted(
-                f"interrupted; the same command with {way} goes on from here"
-            ) from None
+    except KeyboardInterrupt:
+        way = "--resume in place of --overwrite" if overwrite else "--resume"
+        told = f"the same command with {way} goes on from here"
+        written = out is not None and began
+        raise Interrupted(f"interrupted; {told if written else 'nothing was written'}") from None
     for table in tables(content["results"]):
         console.print(table)
     for sentence in remarks(content["results"]):
         console.print(sentence, soft_wrap=True)
     if out is not None:
-        _say_where(out, found, plots=plots)
+        files = ["summary.json", "rounds.jsonl"]
+        if plots:
+            try:
+                from fedcore.report.plots import draw_all
+
+                draw_all(found, out)
+                files += PICTURES
+            except ImportError:
+                notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")
+        console.print(f"Written to {out}: {', '.join(files)}", soft_wrap=True)
     return content
-
-
-def _progress() -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
-        console=notices,
-        transient=True,
-        disable=not notices.is_terminal,
-    )
-
-
-def _say_where(out: Path, runs: Runs, *, plots: bool) -> None:
-    written = ["summary.json", "rounds.jsonl"]
-    if plots:
-        try:
-            from fedcore.report.plots import draw_all
-
-            written += [path.name for path in draw_all(runs, out)]
-        except ImportError:
-            notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")
-    console.print(f"Written to {out}: {', '.join(written)}", soft_wrap=True)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from fedcore import plugins
-from fedcore.cli.consoles import plain_console
 from fedcore.cli.data import data_app
-from fedcore.cli.options import (
-    check_folder,
-    check_one_strategy,
-    experiment_from,
-    flowing,
-    with_experiment_options,
-)
-from fedcore.errors import FedCoreError, Interrupted
+from fedcore.cli.options import experiment_from, flowing, with_experiment_options
+from fedcore.errors import BadOption, FedCoreError, Interrupted
+from fedcore.report.tables import plain_console
 from fedcore.version import __version__
 
 app = typer.Typer(
@@ -49,7 +43,7 @@ Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures i
 
 
 @app.command()
-@with_experiment_options()
+@with_experiment_options
 def compare(
     *,
     out: Annotated[Path, typer.Option("--out", help="New folder for results.")],
@@ -75,13 +69,12 @@ def compare(
     """
     from fedcore.cli.job import run_job
 
-    check_folder(out, overwrite=overwrite, resume=resume)
     experiment = experiment_from(given, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
 
 @app.command()
-@with_experiment_options(without=("strategies",))
+@with_experiment_options
 def run(
     *,
     strategy: Annotated[str, typer.Option("--strategy", help="Which one; or a .py file.")],
@@ -102,8 +95,10 @@ def run(
     """
     from fedcore.cli.job import run_job
 
-    check_folder(out, overwrite=overwrite, resume=resume)
-    check_one_strategy(strategy)
+    if "," in strategy:
+        raise BadOption(
+            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
+        )
     experiment = experiment_from({**given, "strategies": strategy}, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
@@ -113,9 +108,7 @@ def list_everything() -> None:
     """List benchmarks, strategies, selectors, samplers and models."""
     from fedcore.sources.benchmark import benchmark_names, find
 
-    table = Table(show_header=True, box=None, padding=(0, 2))
-    for title in ("Kind", "Name", "What it is"):
-        table.add_column(title)
+    table = Table("Kind", "Name", "What it is", box=None, padding=(0, 2))
     for name in benchmark_names():
         table.add_row("benchmark", name, (find(name).module.__doc__ or "").split("\n")[0])
     for kind in ("strategy", "selector", "sampler", "model"):
@@ -139,17 +132,14 @@ def main() -> None:
     try:
         app()
     except FedCoreError as error:
-        _stop(f"error: {error}", 2)
-    except Interrupted as stop:
-        _stop(str(stop), 130)
-    except KeyboardInterrupt:
-        _stop("interrupted", 130)
+        sentence, code = f"error: {error}", 2
+    except (Interrupted, KeyboardInterrupt) as stop:
+        sentence, code = str(stop) or "interrupted", 130
     except SystemExit as stop:
-        if stop.code == 130:  # typer has caught the interruption, and says nothing
-            _stop("interrupted", 130)
-        raise
-
-
-def _stop(sentence: str, code: int) -> NoReturn:
+        if stop.code != 130:  # then typer has caught an interruption, and says nothing
+            raise
+        sentence, code = "interrupted", 130
+    else:
+        return
     print(sentence, file=sys.stderr)
     sys.exit(code)

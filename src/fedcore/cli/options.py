@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
-from fedcore.errors import BadOption
-from fedcore.sources import benchmark as _benchmark
+from fedcore.sources.benchmark import find
 from fedcore.values import convert, read_option, read_pairs
 
 # Options of plug-ins' own: tables in TOML, KEY=VALUE here.
@@ -22,33 +21,25 @@ TABLES = {
 }
 
 
-def with_experiment_options(
-    *, without: tuple[str, ...] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add every option of ``Experiment`` to a command that takes them as ``**given``.
 
-    The command gets only what was typed, so that a TOML file can hold the rest.
+    The command gets only what was typed, so that a TOML file can hold the rest. One with an option
+    of its own for a strategy has none for several.
     """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        added = [_parameter(name) for name in (*option_fields(), *TABLES) if name not in without]
-        parameters = [*own, *added]
-        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        command.__doc__ = flowing(command.__doc__ or "")
-        return command
-
-    return decorate
+    signature = inspect.signature(command, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    without = "strategies" if "strategy" in signature.parameters else ""
+    added = [_parameter(name) for name in (*option_fields(), *TABLES) if name != without]
+    parameters = [*own, *added]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    command.__doc__ = flowing(command.__doc__ or "")
+    return command
 
 
 def flowing(text: str) -> str:
-    r"""A text whose paragraphs are one line each, for the terminal to break where it must.
-
-    >>> flowing("One\nline.\n\nAnother.")
-    'One line.\n\nAnother.'
-    """
+    """A text whose paragraphs are one line each, for the terminal to break where it must."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
@@ -64,30 +55,7 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
             typed[name] = {**earlier, **read_pairs(name, value)}
         elif hints[name] in (int, float):
             typed[name] = read_option(name, value, hints[name])
-    return resolve({**from_file, **typed}, _hyperparameters)
-
-
-def check_folder(out: Path | None, *, overwrite: bool, resume: bool) -> None:
-    """Refuse ways to use a folder that exclude each other, or that have no folder."""
-    if overwrite and resume:
-        raise BadOption(
-            "overwrite replaces the job in --out and resume goes on with it; leave out one of them"
-        )
-    if out is None and (overwrite or resume):
-        name = "overwrite" if overwrite else "resume"
-        raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
-
-
-def check_one_strategy(strategy: str) -> None:
-    """Refuse a list where one strategy is trained."""
-    if "," in strategy:
-        raise BadOption(
-            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
-        )
-
-
-def _hyperparameters(benchmark: str, preset: str) -> Any:
-    return _benchmark.find(benchmark).hyperparameters(preset)
+    return resolve({**from_file, **typed}, lambda name, preset: find(name).hyperparameters(preset))
 
 
 def _parameter(name: str) -> inspect.Parameter:
@@ -112,15 +80,9 @@ def _help(name: str) -> str:
     """The help of an option, its choices and its default."""
     field = option_fields()[name]
     text: str = field.metadata["help"]
-    choices = getattr(field.metadata["check"], "choices", ())
-    if choices:
+    if choices := getattr(field.metadata["check"], "choices", ()):
         text += f" One of: {', '.join(choices)}."
     default = field.default if isinstance(field.default, tuple) else (field.default,)
-    shown = "by benchmark" if name in SET_BY_BENCHMARK else ",".join(map(_text, default))
+    texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in default)
+    shown = "by benchmark" if name in SET_BY_BENCHMARK else ",".join(texts).replace("None", "none")
     return f"{text} [dim]\\[{shown}][/dim]"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)

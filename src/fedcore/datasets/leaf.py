@@ -3,22 +3,25 @@
 Caldas et al. 2018: tables with ``users``, ``user_data`` and ``num_samples``. ``--data-dir`` is a
 folder with ``train/`` and ``test/``, each with JSON files; or one file, or a folder of files,
 whose users' samples are then split by a seed. Numbers become float tensors. Texts become windows
-over the 90 symbols of ``_characters``, one per sample; the first character of a label is the class.
+over the 90 symbols of ``shakespeare``, one per sample; the first character of a label is the class.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from fedcore.arrays import check_alike
+from fedcore.arrays import as_samples, check_alike
+from fedcore.datasets.shakespeare import SYMBOLS, encode
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
-from fedcore.sources import characters as _characters
-from fedcore.sources.leaf_json import read_users
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
 
@@ -50,54 +53,32 @@ def load(
     if not isinstance(train, int | float) or not 0 < train <= 1:
         raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
     whole_number("classes", classes, 0)
-    training, held_out = _read(data_dir, train, seed)
-    first_name, first = next(iter(training.items()))
-    for name, data in (*training.items(), *held_out.items()):
-        check_alike(f"user {name!r}", data.x, f"user {first_name!r}", first.x)
-    form = _parse_shape(shape, first.x[0].numel())
-    clients = [_reshape(data, form) for data in training.values()]
-    tests = [_reshape(data, form) for data in held_out.values()]
-    sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
-    return FederatedDataset(
-        dict(enumerate(clients)), _pool(tests), classes or _count_classes(clients + tests), sizes
-    )
-
-
-def _read(data_dir: Path | None, train: float, seed: int) -> tuple[Users, Users]:
-    """Users' training and test samples."""
     if data_dir is None:
         raise DatasetUnavailable(
             "leaf needs to know where its JSON files are; name their folder with --data-dir"
         )
-    folders = (data_dir / "train", data_dir / "test")
-    if all(folder.is_dir() for folder in folders):
-        training, held_out = (_merge(_json_files(folder)) for folder in folders)
+    if (data_dir / "train").is_dir() and (data_dir / "test").is_dir():
+        training, held_out = _read(data_dir / "train"), _read(data_dir / "test")
     else:
-        files = [data_dir] if data_dir.is_file() else _json_files(data_dir)
-        training, held_out = _split(_merge(files), train, seed)
+        training, held_out = _split(_read(data_dir), train, seed)
     if not training:
         raise BadData(f"{str(data_dir)!r} has no user with a sample to train on")
-    return training, held_out
-
-
-def _json_files(folder: Path) -> list[Path]:
-    files = sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")]) if folder.is_dir() else []
-    if not files:
-        raise DatasetUnavailable(
-            f"no .json files in {str(folder)!r}; --data-dir must name a LEAF file, a folder of "
-            "them, or one with train/ and test/"
-        )
-    return files
-
-
-def _merge(files: list[Path]) -> Users:
-    users: Users = {}
-    for path in files:
-        for name, data in read_users(path).items():
-            if name in users:
-                raise BadData(f"user {name!r} in {str(path)!r} is in an earlier file too")
-            users[name] = data
-    return users
+    first_name, first = next(iter(training.items()))
+    for name, data in (*training.items(), *held_out.items()):
+        check_alike(f"user {name!r}", data.x, f"user {first_name!r}", first.x)
+    form = _parse_shape(shape, first.x)
+    clients = [ClientData(data.x.reshape(len(data), *form), data.y) for data in training.values()]
+    test = None
+    if held_out:
+        y = torch.cat([data.y for data in held_out.values()])
+        x = torch.cat([data.x for data in held_out.values()]).reshape(len(y), *form)
+        test = ClientData(x, y)
+    # Characters have a class for each symbol, seen or not.
+    labels = [data.y for data in (*training.values(), *held_out.values())]
+    text = first.x.dtype == torch.uint8
+    found = SYMBOLS if text else int(torch.cat(labels).max()) + 1
+    sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
+    return FederatedDataset(dict(enumerate(clients)), test, classes or found, sizes)
 
 
 def _split(users: Users, train: float, seed: int) -> tuple[Users, Users]:
@@ -112,18 +93,14 @@ def _split(users: Users, train: float, seed: int) -> tuple[Users, Users]:
     return training, held_out
 
 
-def _reshape(data: ClientData, form: tuple[int, ...] | None) -> ClientData:
-    return data if form is None else ClientData(data.x.reshape(-1, *form), data.y)
-
-
-def _parse_shape(shape: str, numbers: int) -> tuple[int, ...] | None:
-    """The shape that ``1x28x28`` says; an input has as many ``numbers``."""
+def _parse_shape(shape: str, inputs: Tensor) -> tuple[int, ...]:
+    """The shape of an input that ``1x28x28`` says, or else the one it has."""
     if not shape:
-        return None
+        return tuple(inputs.shape[1:])
     parts = str(shape).split("x")
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise BadOption(f"shape must look like 1x28x28, got {shape!r}")
-    form = tuple(map(int, parts))
+    form, numbers = tuple(map(int, parts)), inputs[0].numel()
     if math.prod(form) != numbers:
         raise BadOption(
             f"shape must have as many numbers as an input, which is {numbers}, got {shape}"
@@ -131,13 +108,68 @@ def _parse_shape(shape: str, numbers: int) -> tuple[int, ...] | None:
     return form
 
 
-def _pool(tests: list[ClientData]) -> ClientData | None:
-    if not tests:
-        return None
-    return ClientData(torch.cat([data.x for data in tests]), torch.cat([data.y for data in tests]))
+def _read(place: Path) -> Users:
+    """The users of a file, or of all files in a folder."""
+    files = (
+        [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*.json.gz")])
+    )
+    if not files:
+        raise DatasetUnavailable(
+            f"no .json files in {str(place)!r}; --data-dir must name a LEAF file, a folder of "
+            "them, or one with train/ and test/"
+        )
+    users: Users = {}
+    for path in files:
+        for name, data in read_users(path).items():
+            if name in users:
+                raise BadData(f"user {name!r} in {str(path)!r} is in an earlier file too")
+            users[name] = data
+    return users
 
 
-def _count_classes(data: list[ClientData]) -> int:
-    if data[0].x.dtype == torch.uint8:  # characters: a class for each symbol, seen or not
-        return _characters.SIZE
-    return max(int(part.y.max()) for part in data) + 1
+def read_users(path: Path) -> Users:
+    """The users of a file in the order of ``users``; those without samples are left out."""
+    try:
+        raw = path.read_bytes()
+        content = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise BadData(f"{str(path)!r} cannot be read as JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise BadData(f"{str(path)!r} is no LEAF file: it holds a {type(content).__name__}")
+    for key, kind in (("users", list), ("user_data", dict), ("num_samples", list)):
+        if not isinstance(content.get(key), kind):
+            raise BadData(
+                f"{str(path)!r} is no LEAF file: it has no {'list' if kind is list else 'table'} "
+                f"{key!r} (it needs users, user_data and num_samples)"
+            )
+    users, counts = content["users"], content["num_samples"]
+    if len(users) != len(counts):
+        raise BadData(f"{str(path)!r} has {len(users)} users but {len(counts)} num_samples")
+    if not all(isinstance(user, str) for user in users) or len(set(users)) < len(users):
+        raise BadData(f"{str(path)!r} has users whose names are not text, or there twice")
+    found: Users = {}
+    for user, count in zip(users, counts, strict=True):
+        where = f"user {user!r} in {str(path)!r}"
+        data = _samples(where, content["user_data"].get(user))
+        if len(data) != count:
+            raise BadData(f"{where} has {len(data)} samples, but num_samples says {count}")
+        if len(data):
+            found[user] = data
+    return found
+
+
+def _samples(where: str, entry: Any) -> ClientData:
+    """Numbers as they are; texts of one length as symbols, labels by their first character."""
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(k), list) for k in "xy"):
+        raise BadData(f"{where} has no lists 'x' and 'y' in user_data")
+    x, y = entry["x"], entry["y"]
+    if is_text := bool(x) and all(isinstance(text, str) for text in x):
+        if len({len(text) for text in x}) > 1:
+            raise BadData(f"{where} has texts of different lengths; windows must have one length")
+        x = torch.stack([encode(text) for text in x])
+    if y and all(isinstance(text, str) and text for text in y):
+        y = torch.cat([encode(text[0]) for text in y])
+    data = as_samples(where, (x, y), torch.float32)
+    if len(data) and int(data.y.min()) < 0:
+        raise BadData(f"labels of {where} must be from 0, got {int(data.y.min())}")
+    return data if is_text else ClientData(data.x.float(), data.y)

@@ -53,12 +53,5 @@ def hyperparameters(preset: str) -> dict[str, Any]:
 def load(
     *, seed: int = SEED, data_dir: Path | None = None, sigma: float = 2.0, clients: int = 1_000
 ) -> FederatedDataset:
-    """Standardised images [m, 1, 28, 28], two digits per client; see ``_idx`` and ``_partition``.
-
-    Args:
-        seed: of the partition and of each client's shuffle.
-        data_dir: where to look first.
-        sigma: of the lognormal that sizes come from.
-        clients: how many, a multiple of 10.
-    """
+    """Standardised images [m, 1, 28, 28], two digits per client, sizes ~ lognormal(0, sigma)."""
     return _idx.load(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)

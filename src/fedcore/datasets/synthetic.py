@@ -19,8 +19,6 @@ from fedcore.values import read_number, whole_number
 BENCHMARKS = ("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1")
 PAPER = dict.fromkeys(BENCHMARKS, (30, 20_101, 670, 1_148))
 NOTE = "The paper counts test samples for its other datasets, but not here."
-# Far beyond any use, and what still ends in a sentence and not in a failure of memory.
-MOST = {"clients": 1_000_000, "dimension": 10_000, "classes": 10_000}
 
 _COMMON = {"rounds": 100, "epochs": 10, "batch_size": 8, "clients_per_round": 10}
 _HYPERPARAMETERS: dict[str, dict[str, Any]] = {
@@ -79,29 +77,27 @@ def load(
     centres = np.stack([draw.normal(mean, 1, dimension) for mean in input_means])
     covariance = np.diag(np.arange(1, dimension + 1) ** -1.2)
     train: dict[int, ClientData] = {}
-    held_out: list[ClientData] = []
+    held_out: list[tuple[torch.Tensor, torch.Tensor]] = []
     for client, size in enumerate(sizes):
         weight = draw.normal(model_means[client], 1, (dimension, classes))
         bias = draw.normal(model_means[client], 1, classes)
         x = draw.multivariate_normal(centres[client], covariance, size)
-        y = np.argmax(x @ weight + bias, axis=1)
         # The original shuffles without a seed; ours has one, apart from the draws above.
         order = np.random.RandomState([seed, client]).permutation(size)
+        inputs = torch.from_numpy(x[order]).float()
+        labels = torch.from_numpy(np.argmax(x @ weight + bias, axis=1)[order])
         cut = int(0.9 * size)
-        train[client] = _tensors(x[order[:cut]], y[order[:cut]])
-        held_out.append(_tensors(x[order[cut:]], y[order[cut:]]))
-    test = ClientData(torch.cat([c.x for c in held_out]), torch.cat([c.y for c in held_out]))
+        train[client] = ClientData(inputs[:cut], labels[:cut])
+        held_out.append((inputs[cut:], labels[cut:]))
+    test = ClientData(*map(torch.cat, zip(*held_out, strict=True)))
     return FederatedDataset(train, test, classes)
-
-
-def _tensors(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> ClientData:
-    return ClientData(torch.from_numpy(x).float(), torch.from_numpy(y))
 
 
 def _check(alpha: float, beta: float, clients: int, dimension: int, classes: int) -> None:
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not isinstance(value, int | float) or not 0 <= value < float("inf"):
             raise BadOption(f"{name} must be a number of at least 0, got {value!r}")
-    counts = (("clients", clients, 1), ("dimension", dimension, 1), ("classes", classes, 2))
-    for name, count, least in counts:
-        whole_number(name, count, least, MOST[name])
+    # Far beyond any use, and what still ends in a sentence and not in a failure of memory.
+    whole_number("clients", clients, 1, 1_000_000)
+    whole_number("dimension", dimension, 1, 10_000)
+    whole_number("classes", classes, 2, 10_000)

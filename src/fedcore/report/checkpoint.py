@@ -22,16 +22,14 @@ from torch import Tensor
 from fedcore.errors import BadRecord
 from fedcore.records import RunKey, Snapshot
 
-TENSOR, PARAM = "tensor/", "param/"  # versions before 0.2 wrote parameters only, as param/NAME
+TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
 
 
 def save(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:
     """Replace the checkpoint at ``path`` in one step."""
-    arrays: dict[str, Any] = {}
-    types = {}
-    for name, tensor in snapshot.tensors.items():
-        arrays[TENSOR + name], types[name] = _to_array(tensor)
+    arrays: dict[str, Any] = {TENSOR + k: _to_array(v) for k, v in snapshot.tensors.items()}
+    types = {k: str(v.dtype).removeprefix("torch.") for k, v in snapshot.tensors.items()}
     arrays["run"] = np.array(json.dumps(asdict(run)))
     arrays["round"] = np.array(number)
     arrays["meta"] = np.array(json.dumps({"types": types, "values": dict(snapshot.meta)}))
@@ -45,16 +43,17 @@ def load(path: Path) -> tuple[RunKey, int, Snapshot] | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
-        if "meta" not in arrays:
-            found = {k: torch.from_numpy(v) for k, v in arrays.items() if k.startswith(PARAM)}
-            snapshot = Snapshot(found, {})
+        number = int(arrays["round"])
+        if "meta" not in arrays:  # versions before 0.2 wrote parameters only, as param/NAME
+            tensors = {k: torch.from_numpy(v) for k, v in arrays.items() if k.startswith("param/")}
+            values = {"version": number, "jobs": []}
         else:
             if str(arrays.pop("check")) != _digest(arrays):
                 raise ValueError("its content is not what was written")
             meta = json.loads(str(arrays["meta"]))
             tensors = {k: _to_tensor(arrays[TENSOR + k], kind) for k, kind in meta["types"].items()}
-            snapshot = Snapshot(tensors, meta["values"])
-        return RunKey(**json.loads(str(arrays["run"]))), int(arrays["round"]), snapshot
+            values = meta["values"]
+        return RunKey(**json.loads(str(arrays["run"]))), number, Snapshot(tensors, values)
     except FileNotFoundError:
         return None
     except Exception as error:  # whatever zip, NumPy or JSON say to a file that is not one of ours
@@ -66,12 +65,12 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}.partial{path.suffix}")
 
 
-def _to_array(tensor: Tensor) -> tuple[NDArray[Any], str]:
-    kind, tensor = str(tensor.dtype).removeprefix("torch."), tensor.detach().cpu()
+def _to_array(tensor: Tensor) -> NDArray[Any]:
+    tensor = tensor.detach().cpu()
     try:
-        return tensor.numpy(), kind
+        return tensor.numpy()
     except TypeError:
-        return tensor.view(VIEWS[tensor.element_size()]).numpy(), kind
+        return tensor.view(VIEWS[tensor.element_size()]).numpy()
 
 
 def _to_tensor(array: NDArray[Any], kind: str) -> Tensor:

@@ -16,20 +16,17 @@ from typing import Any
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.history import summary
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report import checkpoint
 from fedcore.report.checkpoint import partial_of
 from fedcore.report.records import Runs, read_runs, to_lines, to_row
-from fedcore.report.summary import summary
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT = "checkpoint.npz"
 PICTURES = (
-    "loss.png",
-    "accuracy_by_round.png",
-    "accuracy_by_time.png",
-    "round_lengths.png",
-    "client_times.png",
+    *("loss.png", "accuracy_by_round.png", "accuracy_by_time.png"),
+    *("round_lengths.png", "client_times.png"),
 )
 CHECKPOINT_EVERY = 5.0  # seconds
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
@@ -42,7 +39,6 @@ class OutputFolder:
     """
 
     def __init__(self, path: Path, experiment: Mapping[str, Any], runs: Runs) -> None:
-        """Use ``create`` or ``resume`` instead."""
         self.path = path
         self.runs = runs
         self._experiment = dict(experiment)
@@ -55,7 +51,7 @@ class OutputFolder:
     ) -> OutputFolder:
         """A new job; an old one is replaced only on request, and nothing else with it."""
         try:
-            if path.exists() and not path.is_dir():
+            if path.is_file():
                 raise BadOption(f"out {str(path)!r} is a file; name a folder")
             content = {item.name for item in path.iterdir()} if path.exists() else set()
         except OSError as error:
@@ -76,12 +72,8 @@ class OutputFolder:
         """Go on in a folder that an interrupted job left, if it was the same job.
 
         Another machine may do so: with its own device, cores and place of the data. So may a later
-        version: an option that the job does not name had the effect of its default.
-
-        Args:
-            path: the folder.
-            experiment: all options; ``rounds`` is how many every run has.
-            runs: of the job, in their order.
+        version: an option that the job does not name had the effect of its default. ``runs`` are
+        those of the job, in their order.
         """
         before = json.loads(json.dumps(dataclasses.asdict(Experiment())))
         try:

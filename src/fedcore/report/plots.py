@@ -1,14 +1,15 @@
-"""Results as pictures: loss, accuracy over rounds and over time, and how long rounds lasted."""
+"""Results as pictures: loss, accuracy by round and by time, lengths of rounds; sizes of clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.errors import BadOption
 from fedcore.records import RoundRecord
 from fedcore.report.output import PICTURES
 from fedcore.report.records import Runs, by_level
@@ -23,23 +24,36 @@ WIDTH, HEIGHT = 5.2, 4.0  # of a panel, in inches
 PER_VIOLIN = 0.9  # inches of width that a violin needs
 PER_LETTER = 0.085  # inches of width that a letter of a label takes
 
-Values = NDArray[np.float64]
-Times = Callable[[RoundRecord], list[float]]
+
+def draw_all(runs: Runs, folder: Path) -> None:
+    """Write every picture into ``folder``."""
+    figures = (
+        _lines(runs, "Training loss", "train_loss"),
+        _lines(runs, "Test accuracy", "test_accuracy"),
+        _lines(runs, "Test accuracy", "test_accuracy", over_time=True),
+        _violins(runs, "Length of a round in deadlines (log)"),
+        _violins(runs, "Time of a client in deadlines (log)", by_client=True),
+    )
+    for name, figure in zip(PICTURES, figures, strict=True):
+        figure.savefig(folder / name)
 
 
-def draw_all(runs: Runs, folder: Path) -> list[Path]:
-    """Write every picture into ``folder``; returns their paths."""
-    loss, by_round, by_time, lengths, clients = (folder / name for name in PICTURES)
-    return [
-        _lines(runs, loss, "Training loss", "train_loss"),
-        _lines(runs, by_round, "Test accuracy", "test_accuracy"),
-        _lines(runs, by_time, "Test accuracy", "test_accuracy", over_time=True),
-        _violins(runs, lengths, "Length of a round in deadlines (log)", lambda r: [r.time]),
-        _violins(runs, clients, "Time of a client in deadlines (log)", _client_times),
-    ]
+def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
+    """How many clients have how much data, in even bins; the format is that of the ending."""
+    from matplotlib.figure import Figure  # no global state, no window
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    axes.hist(sizes, bins=40, color="#0072B2")
+    # Most clients have little data: without a logarithm large ones would not be seen.
+    axes.set(yscale="log", xlabel="Samples of a client", ylabel="Clients (log)", title=title)
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise BadOption(f"plot {str(path)!r} cannot be written: {error}") from None
 
 
-def _lines(runs: Runs, path: Path, title: str, name: str, *, over_time: bool = False) -> Path:
+def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any:
     """A value over rounds or over the time that has passed, by strategy.
 
     With several seeds, a thin line for each, to its own end, and a strong one whose every point is
@@ -54,8 +68,7 @@ def _lines(runs: Runs, path: Path, title: str, name: str, *, over_time: bool = F
             style = {"color": COLOURS[order % len(COLOURS)], "zorder": 3 + order}
             for curve in curves if len(curves) > 1 else ():
                 _line(axes, curve, linewidth=0.6, alpha=0.5, **style)
-            shared = min((curve.shape[1] for curve in curves), default=0)
-            if shared:
+            if shared := min((curve.shape[1] for curve in curves), default=0):
                 middle = np.median([curve[:, :shared] for curve in curves], axis=0)
                 _line(axes, middle, linewidth=1.8, label=strategy_title(strategy), **style)
         axes.set_xlabel("Time in deadlines (log)" if over_time else "Round")
@@ -67,17 +80,17 @@ def _lines(runs: Runs, path: Path, title: str, name: str, *, over_time: bool = F
     panels[0].set_ylabel(title)
     if panels[-1].get_legend_handles_labels()[0]:
         panels[-1].legend(frameon=False)
-    return _save(figure, path)
+    return figure
 
 
-def _curve(run: list[RoundRecord], name: str, *, over_time: bool) -> Values:
+def _curve(run: list[RoundRecord], name: str, *, over_time: bool) -> NDArray[np.float64]:
     """Places and values [2, rounds]; what was not measured or diverged leaves a gap."""
     places = np.cumsum([r.time for r in run]) if over_time else [r.number for r in run]
     values = np.array([getattr(record, name) for record in run], float)
     return np.array([places, np.where(np.isfinite(values), values, np.nan)])
 
 
-def _line(axes: Any, curve: Values, **style: Any) -> None:
+def _line(axes: Any, curve: NDArray[np.float64], **style: Any) -> None:
     """One line; a logarithm has no place for a time at which none has passed."""
     places, values = curve[:, curve[0] > 0]
     axes.plot(places, values, marker="o" if len(places) == 1 else None, **style)
@@ -100,13 +113,11 @@ def _log_axis(axis: Any, values: list[float], room: float = 0.0) -> None:
     axis.set_major_formatter("{x:g}")
 
 
-def _client_times(record: RoundRecord) -> list[float]:
-    """What the paper's Figures 4 and 7 show: every client of every round."""
-    return [client.seconds / record.deadline for client in record.clients]
+def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
+    """One violin per strategy, deadline = 1, on a logarithmic scale.
 
-
-def _violins(runs: Runs, path: Path, title: str, times: Times) -> Path:
-    """One violin per strategy, deadline = 1, on a logarithmic scale."""
+    Of rounds, or of every client of every round, as in the paper's Figures 4 and 7.
+    """
     strategies = _strategies(runs)
     titles = [strategy_title(strategy) for strategy in strategies]
     width = max(WIDTH, PER_VIOLIN * len(strategies) + 1)
@@ -114,9 +125,11 @@ def _violins(runs: Runs, path: Path, title: str, times: Times) -> Path:
     every = [1.0]
     for axes, level in zip(panels, by_level(runs).values(), strict=True):
         for place, strategy in enumerate(strategies):
-            records = (record for run in level.get(strategy, []) for record in run)
-            # Who sits out takes no time.
-            lengths = [time for record in records for time in times(record) if time > 0]
+            records = [record for run in level.get(strategy, []) for record in run]
+            times = [record.time for record in records]
+            if by_client:
+                times = [c.seconds / record.deadline for record in records for c in record.clients]
+            lengths = [time for time in times if time > 0]  # who sits out takes no time
             every += lengths
             if lengths:
                 _violin(axes, place, lengths, COLOURS[place % len(COLOURS)])
@@ -134,7 +147,7 @@ def _violins(runs: Runs, path: Path, title: str, times: Times) -> Path:
     for axes in panels:
         _log_axis(axes.yaxis, every, room=1)
     panels[0].set_ylabel(title)
-    return _save(figure, path)
+    return figure
 
 
 def _violin(axes: Any, place: int, times: list[float], colour: str) -> None:
@@ -160,7 +173,7 @@ def _strategies(runs: Runs) -> list[str]:
 
 def _panels(runs: Runs, width: float) -> tuple[Any, list[Any]]:
     """One panel per benchmark and share of stragglers, side by side."""
-    from matplotlib.figure import Figure  # no global state, no window
+    from matplotlib.figure import Figure
 
     levels = list(by_level(runs))
     figure = Figure(figsize=(width * len(levels), HEIGHT), layout="constrained", dpi=120)
@@ -168,8 +181,3 @@ def _panels(runs: Runs, width: float) -> tuple[Any, list[Any]]:
     for axes, (benchmark, stragglers) in zip(panels, levels, strict=True):
         axes.set_title(f"{benchmark}, {stragglers:g} % stragglers")
     return figure, panels
-
-
-def _save(figure: Any, path: Path) -> Path:
-    figure.savefig(path)
-    return path

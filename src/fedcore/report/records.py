@@ -24,17 +24,13 @@ Row = dict[str, Any]
 Runs = dict[RunKey, list[RoundRecord]]
 T = TypeVar("T")
 
-CLIENT = {
-    f.name: {"client_id": "client", "seconds": "time"}.get(f.name, f.name)
-    for f in fields(ClientRecord)
-}  # names in a line
+CLIENT = {"client_id": "client", "seconds": "time"}  # names in a line that are other ones there
 MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 REAL_TIME = {
     f"{part}_seconds": f"wall_{part}_seconds"
     for part in ("training", "selection", "waited", "evaluation")
 }
 REAL_TIME["wall_seconds"] = "wall_seconds"
-OTHERS = ("path", "fell_back")  # what is no number of a client
 # Numbers that may be missing.
 OPTIONAL = {*MEASURED, "coreset_budget", "coreset_size", "gradient_error", "full_gradient_error"}
 
@@ -137,7 +133,7 @@ def _check(row: Row, before: int) -> int:
 
 
 def _client_row(client: ClientRecord, deadline: float) -> Row:
-    row = {name: getattr(client, field) for field, name in CLIENT.items()}
+    row = {CLIENT.get(field, field): value for field, value in asdict(client).items()}
     row |= {"path": str(client.path), "time": client.seconds / deadline}
     row |= {name: _finite(row[name]) for name in ("gradient_error", "full_gradient_error")}
     if not row["fell_back"]:
@@ -146,8 +142,9 @@ def _client_row(client: ClientRecord, deadline: float) -> Row:
 
 
 def _client(row: Row) -> ClientRecord:
-    numbers = {k: _value(row, name) for k, name in CLIENT.items() if name not in OTHERS}
-    return ClientRecord(path=WorkPath(row["path"]), fell_back="fell_back" in row, **numbers)
+    values: Row = {"path": WorkPath(row["path"]), "fell_back": "fell_back" in row}
+    names = [f.name for f in fields(ClientRecord) if f.name not in values]
+    return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})
 
 
 def _value(row: Row, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Results as tables on a terminal, with a sentence under each that says what it shows."""
+"""Results as tables on a terminal, with sentences that say what they show; sizes as bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any
 
 from rich import box
-from rich.table import Table
+from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedcore import plugins
@@ -27,16 +28,22 @@ COLUMNS = (  # two lines of title, and the number below them
     ("Longest\nround", "max_round_time"),
     ("Rounds\nlate", "deadline_miss_share"),
 )
-PERCENT = {name for _, name in COLUMNS if "accuracy" in name or "share" in name}
 LEVEL = 0.01  # accuracies that differ by less are called level
-FAULTS = (  # what a result counts of what went wrong, and how it is told
-    (
-        "rejected",
-        "answer",
-        "left out {} that held NaN or infinity; a smaller --learning-rate may help",
-    ),
-    ("fell_back", "coreset", "took plain draws in place of {}, where their selector failed"),
-)
+NOUNS = {"rejected": "answer", "fell_back": "coreset"}  # what a result counts of what went wrong
+FAULTS = {
+    "rejected": "left out {} that held NaN or infinity; a smaller --learning-rate may help",
+    "fell_back": "took plain draws in place of {}, where their selector failed",
+}
+BAR = 40  # characters of the longest
+WIDE = 1000  # characters, for files and pipes: a table there takes the room it needs
+
+
+def plain_console(*, stderr: bool = False) -> Console:
+    """A console that prints what it is given: a path such as ``run[red]`` stays as it is."""
+    console = Console(stderr=stderr, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    return console
 
 
 @cache
@@ -59,27 +66,24 @@ def counted(number: int, noun: str) -> str:
 
 def tables(results: Sequence[Result]) -> Iterator[Table]:
     """One table per benchmark and share of stragglers; seeds are medians, with ranges below."""
-    for level, cells in _by_level(results).items():
-        yield _table(*level, cells)
+    return (_table(*level, cells) for level, cells in _by_level(results).items())
 
 
 def remarks(results: Sequence[Result]) -> Iterator[str]:
     """What each table shows, and a sentence for whatever did not go as it should."""
     levels = _by_level(results)
     for (_, stragglers), cells in levels.items():
-        shown = finding(cells)
-        if shown:
+        if shown := _finding(cells):
             yield f"At {stragglers:g} % stragglers, {shown}."
     for (_, stragglers), cells in levels.items():
         for strategy, runs in cells.items():
-            for name, noun, sentence in FAULTS:
-                count = sum(run.get(name, 0) for run in runs)
-                if count:
+            for name, sentence in FAULTS.items():
+                if count := sum(run.get(name, 0) for run in runs):
                     who = f"{strategy_title(strategy)} at {stragglers:g} % stragglers"
-                    yield f"{who} {sentence.format(counted(count, noun))}."
+                    yield f"{who} {sentence.format(counted(count, NOUNS[name]))}."
 
 
-def finding(cells: Cells) -> str:
+def _finding(cells: Cells) -> str:
     """How accurate those are whose rounds all ended on time, and what the others take: medians."""
     found = {s: _median("final_test_accuracy", runs) for s, runs in cells.items()}
     accuracy = {s: value for s, value in found.items() if value is not None}
@@ -111,6 +115,9 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
     seeds = f"{len(first)} seeds" if several else f"seed {first[0]['seed']}"
     rounds = counted(first[0]["rounds"], "round")
     table = Table(
+        # Names fold where there is no room; numbers never do.
+        Column("Strategy", overflow="fold", min_width=9),
+        *(Column(title, justify="right", no_wrap=True) for title, _ in COLUMNS),
         # Text, since a name may hold brackets, which would be taken for markup.
         title=Text(f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}", style="bold"),
         caption="Accuracy on data nobody trained on; a round of 1.00 ends at the deadline."
@@ -119,13 +126,8 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
         collapse_padding=True,  # so that 80 columns are enough
         pad_edge=False,
     )
-    # Names fold where there is no room; numbers never do.
-    table.add_column("Strategy", overflow="fold", min_width=9)
-    for title, _ in COLUMNS:
-        table.add_column(title, justify="right", no_wrap=True)
     for strategy, runs in cells.items():
-        numbers = (_styled(name, runs) for _, name in COLUMNS)
-        table.add_row(Text(strategy_title(strategy)), *numbers)
+        table.add_row(Text(strategy_title(strategy)), *(_cell(name, runs) for _, name in COLUMNS))
     return table
 
 
@@ -134,21 +136,42 @@ def _by_level(results: Sequence[Result]) -> dict[tuple[str, float], Cells]:
     return by_level({RunKey(*(result[name] for name in names)): result for result in results})
 
 
-def _cell(name: str, runs: Sequence[Result]) -> str:
+def _cell(name: str, runs: Sequence[Result]) -> Text:
     values = [run[name] for run in runs if run[name] is not None]
     if not values:
-        return "-"
-    scale, digits = (100, 1) if name in PERCENT else (1, 3 if "loss" in name else 2)
-    unit = " %" if name in PERCENT else ""
-    if name == "max_round_time":
-        return f"{max(values):.2f}"  # the longest of all seeds: a deadline is missed or it is not
-    median = f"{scale * statistics.median(values):.{digits}f}"
-    low, high = (f"{scale * value:.{digits}f}" for value in (min(values), max(values)))
-    if low == high or "share" in name:
-        return median + unit
-    return f"{median}{unit}\n{low}-{high}"
+        return Text("-")
+    style = "bold red" if name.endswith("round_time") and max(values) > 1 else ""
+    if name == "max_round_time":  # of all seeds: a deadline is missed or it is not
+        return Text(f"{max(values):.2f}", style)
+    percent = "accuracy" in name or "share" in name
+    scale, digits, unit = (100, 1, " %") if percent else (1, 3 if "loss" in name else 2, "")
+    parts = (statistics.median(values), min(values), max(values))
+    median, low, high = (f"{scale * value:.{digits}f}" for value in parts)
+    spread = "" if low == high or "share" in name else f"\n{low}-{high}"
+    return Text(f"{median}{unit}{spread}", style)
 
 
-def _styled(name: str, runs: Sequence[Result]) -> Text:
-    late = name in ("mean_round_time", "max_round_time") and any(run[name] > 1 for run in runs)
-    return Text(_cell(name, runs), style="bold red" if late else "")
+def doubling_bins(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(least, most, clients) of bins that double, since sizes follow a power law: 1, 2-3, 4-7, ...
+
+    >>> doubling_bins([1, 5, 7])
+    [(1, 1, 1), (2, 3, 0), (4, 7, 2)]
+    """
+    places = [size.bit_length() for size in sizes]
+    return [
+        (1 << place >> 1, (1 << place) - 1, places.count(place))
+        for place in range(min(places), max(places) + 1)
+    ]
+
+
+def histogram(sizes: Sequence[int], title: str) -> Table:
+    """How many clients have how much data (the paper's Figure 2); whoever is there is seen."""
+    right = (Column(name, justify="right") for name in ("samples", "clients"))
+    table = Table(*right, "", title=title, title_justify="left", box=None, padding=(0, 1))
+    bins = doubling_bins(sizes)
+    longest = max(clients for _, _, clients in bins)
+    for low, high, clients in bins:
+        reach = f"{low:,}-{high:,}" if high > low else f"{low:,}"
+        bar = max(round(BAR * clients / longest), 1) if clients else 0
+        table.add_row(reach, f"{clients:,}", "█" * bar)
+    return table

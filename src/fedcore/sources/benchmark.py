@@ -27,10 +27,8 @@ class Benchmark:
 
     def hyperparameters(self, preset: str) -> Mapping[str, Any]:
         """Options of an experiment that ``preset`` sets for this dataset, if it has any."""
-        if not hasattr(self.module, "hyperparameters"):
-            return {}
-        found: Mapping[str, Any] = self.module.hyperparameters(preset, **self.options)
-        return found
+        ask = getattr(self.module, "hyperparameters", None)
+        return {} if ask is None else ask(preset, **self.options)
 
     def load(
         self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]

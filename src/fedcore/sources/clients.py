@@ -16,15 +16,9 @@ from fedcore.types import ClientData, ClientId
 
 
 class ClientSizes(Mapping[ClientId, int]):
-    """Samples of each client, in one array: a few bytes a client instead of two objects.
-
-    Attributes:
-        ids: the clients, in their order.
-        counts: [clients] samples of each.
-    """
+    """Samples of each client: ``counts`` in one array, in the order of ``ids``."""
 
     def __init__(self, ids: Iterable[ClientId], counts: ArrayLike) -> None:
-        """Bind clients and their sizes."""
         self.counts: NDArray[np.int64] = np.asarray(counts, dtype=np.int64)
         numbers = range(len(self.counts))
         self.ids: Sequence[ClientId] = numbers
@@ -70,11 +64,9 @@ class LazyClients(Mapping[ClientId, ClientData]):
     """
 
     def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], ClientData]) -> None:
-        """Bind how many samples each client has and where they come from.
+        """Sizes are at least one; ``load`` gives a client's samples, the same at every call.
 
-        Args:
-            sizes: [clients] samples of each, at least one.
-            load: gives a client's samples, the same at every call; threads may call it.
+        Threads may call it.
         """
         counts = as_labels("sizes", sizes, "number per client").numpy()
         if (empty := counts < 1).any():
@@ -96,14 +88,13 @@ class LazyClients(Mapping[ClientId, ClientData]):
 
     def __getitem__(self, client: ClientId) -> ClientData:
         promised = self.sizes[client]
-        held = self._held.get(client)
-        if held is not None:
+        if (held := self._held.get(client)) is not None:
             return held
         data = self._load(client)
         if not isinstance(data, ClientData):
+            found = type(data).__name__
             raise BadData(
-                f"client {client} must be loaded as ClientData(inputs, labels), "
-                f"got {type(data).__name__}"
+                f"client {client} must be loaded as ClientData(inputs, labels), got {found}"
             )
         if len(data) != promised:
             raise BadData(

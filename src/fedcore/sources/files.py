@@ -1,4 +1,4 @@
-"""Where the files of a dataset are, and whether they are the right ones.
+"""Where the files of a dataset are, whether they are the right ones, and how to get them.
 
 A data directory holds one folder per dataset (``mnist/``, ``shakespeare/``, ...). Files lie there
 as they are or gzipped. Directories are tried in this order: the one the user names, the one in
@@ -12,30 +12,27 @@ import hashlib
 import io
 import os
 import shlex
+import urllib.request
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fedcore.errors import BadData, DatasetUnavailable
 
-ENVIRONMENT = "FEDCORE_DATA"
+TIMEOUT = 30.0  # seconds without an answer
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a dataset.
+    """One file of a dataset: its size and MD5, which is what publishers give, are unpacked."""
 
-    Attributes:
-        name: its name, without ``.gz``.
-        size: bytes of it, unpacked.
-        md5: of the same; not a safer sum, since this is what publishers of datasets give.
-        urls: public origins, of the file or of one that is gzipped.
-    """
-
-    name: str
+    name: str  # without .gz
     size: int
     md5: str
-    urls: tuple[str, ...]
+    urls: tuple[str, ...]  # public origins, of the file or of one that is gzipped
 
     @property
     def published_name(self) -> str:
@@ -43,11 +40,7 @@ class DataFile:
         return f"{self.name}.gz" if self.urls[0].endswith(".gz") else self.name
 
     def check(self, content: bytes, *, packed: bool) -> bytes:
-        """The unpacked ``content``, gzipped by anybody or not, if it is this file.
-
-        Raises:
-            ValueError: If it is not; the message says why.
-        """
+        """The unpacked ``content``, gzipped by anybody or not; a ValueError if it is not this."""
         if packed:
             try:
                 with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
@@ -69,58 +62,93 @@ class Source:
     folder: str
     files: tuple[DataFile, ...]
 
-    def file(self, name: str) -> DataFile:
-        """The file called ``name``."""
-        return next(file for file in self.files if file.name == name)
+    def target(self, file: DataFile, data_dir: Path | None) -> Path:
+        """Where a file is put."""
+        return directories(data_dir)[0] / self.folder / file.published_name
+
+    def find(self, file: DataFile, data_dir: Path | None) -> Path | None:
+        """The first place where a file lies, gzipped or not; its content is not looked at."""
+        for directory in directories(data_dir):
+            for spelling in (file.name, f"{file.name}.gz"):
+                path = directory / self.folder / spelling
+                if path.is_file():
+                    return path
+        return None
 
 
 def directories(data_dir: Path | None) -> list[Path]:
     """Data directories in the order in which they are searched."""
     named = [data_dir] if data_dir is not None else []
-    if variable := os.environ.get(ENVIRONMENT):
+    if variable := os.environ.get("FEDCORE_DATA"):
         named.append(Path(variable))
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return [directory.expanduser() for directory in (*named, Path(cache) / "fedcore")]
 
 
-def find(source: Source, name: str, data_dir: Path | None) -> Path | None:
-    """The first place where a file lies, gzipped or not; its content is not looked at."""
-    for directory in directories(data_dir):
-        for spelling in (name, f"{name}.gz"):
-            path = directory / source.folder / spelling
-            if path.is_file():
-                return path
-    return None
-
-
 def read(source: Source, name: str, data_dir: Path | None) -> bytes:
     """The content of a file, unpacked; only ever whole and with the right checksum."""
-    path = find(source, name, data_dir)
-    if path is None:
-        raise DatasetUnavailable(missing(source, name, data_dir))
-    return read_checked(path, source.file(name))
+    file = next(file for file in source.files if file.name == name)
+    path = source.find(file, data_dir)
+    if path is not None:
+        return read_checked(path, file)
+    where = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
+    raise DatasetUnavailable(
+        f"{file.published_name} of {source.folder} is missing; run 'fedcore data fetch "
+        f"{source.folder}{where}', or place it by hand as {str(source.target(file, data_dir))!r} "
+        f"(it is at {file.urls[0]})"
+    )
 
 
 def read_checked(path: Path, file: DataFile) -> bytes:
     """The unpacked content of ``path``, which must be ``file``."""
     try:
-        content = path.read_bytes()
+        return file.check(path.read_bytes(), packed=path.suffix == ".gz")
     except OSError as error:
         raise BadData(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    try:
-        return file.check(content, packed=path.suffix == ".gz")
     except ValueError as why:
         raise BadData(
             f"{str(path)!r} {why}; delete it and run 'fedcore data fetch {path.parent.name}'"
         ) from None
 
 
-def missing(source: Source, name: str, data_dir: Path | None) -> str:
-    """The one sentence for a file that is nowhere."""
-    file = source.file(name)
-    target = directories(data_dir)[0] / source.folder / file.published_name
-    where = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
-    return (
-        f"{file.published_name} of {source.folder} is missing; run 'fedcore data fetch "
-        f"{source.folder}{where}', or place it by hand as {str(target)!r} (it is at {file.urls[0]})"
+def fetch(source: Source, file: DataFile, data_dir: Path | None) -> tuple[Path, bool]:
+    """The path of a file that is there and right, and whether it had to be downloaded."""
+    present = source.find(file, data_dir)
+    if present is not None:
+        with suppress(BadData):
+            read_checked(present, file)
+            return present, False
+    target = source.target(file, data_dir)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        download(file, target)
+    except OSError as error:
+        raise DatasetUnavailable(f"{str(target)!r} cannot be written: {error.strerror}") from None
+    if present is not None and present != target and present.parent == target.parent:
+        present.unlink()  # a damaged twin, gzipped or not, that would be found first
+    return target, True
+
+
+def download(file: DataFile, target: Path) -> None:
+    """Put ``file`` at ``target`` in one step, from the first origin that serves what is right."""
+    failure = ""
+    for url in file.urls:
+        try:
+            request = urllib.request.Request(url, headers={"User-Agent": "fedcore"})
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+                content = response.read(file.size + 65_536)  # gzipped, it may be longer
+            file.check(content, packed=target.suffix == ".gz")
+        # An OSError here is one of the network, such as a time limit: nothing is written yet.
+        except (OSError, HTTPException) as error:
+            failure = f"{urlsplit(url).netloc}: {getattr(error, 'reason', None) or error}"
+        except ValueError as why:
+            failure = f"{urlsplit(url).netloc}: what it serves {why}"
+        else:
+            partial = target.with_name(f"{target.name}.partial")
+            partial.write_bytes(content)
+            partial.replace(target)
+            return
+    raise DatasetUnavailable(
+        f"{target.name} is missing and cannot be downloaded ({failure}); get it "
+        f"elsewhere from {file.urls[0]} and place it as {str(target)!r}"
     )

@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from fedcore.history import History
+from fedcore.history import History, summarise, summary
 from fedcore.records import ClientRecord, RoundRecord, RunKey
-from fedcore.report.summary import summarise, summary
 from fedcore.types import Path
 
 KEY = RunKey("b", "fedcore", 30.0, 0)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore.errors import BadOption
-from fedcore.sources.partition import by_power_law
+from fedcore.sources.idx import by_power_law
 
 
 def labels_of(per_class: int, seed: int = 0) -> np.ndarray:

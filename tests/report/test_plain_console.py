@@ -3,7 +3,7 @@ import pytest
 pytest.importorskip("rich")
 
 
-from fedcore.cli.consoles import plain_console
+from fedcore.report.tables import plain_console
 
 
 @pytest.mark.parametrize("text", ["pip install 'fedcore[plots]'", "run[red]", "a:smile:b"])

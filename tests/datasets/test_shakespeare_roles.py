@@ -4,9 +4,9 @@ import json
 import pytest
 
 from fedcore.datasets import shakespeare
+from fedcore.datasets.shakespeare import roles_of
 from fedcore.errors import BadData
 from fedcore.sources import files as _files
-from fedcore.sources.roles import roles_of
 
 LONG = "To be, or not to be, that is the question, whether it is nobler in the mind"
 

@@ -4,9 +4,9 @@ import json
 import pytest
 import torch
 
+from fedcore.datasets import shakespeare
+from fedcore.datasets.leaf import read_users
 from fedcore.errors import BadData
-from fedcore.sources import characters as _characters
-from fedcore.sources.leaf_json import read_users
 
 
 def content(**changes):
@@ -45,8 +45,8 @@ def test_numbers_become_float_tensors(tmp_path):
 
 def test_texts_become_windows(tmp_path):
     users = read_users(write(tmp_path / "a.json", with_ann(["abc", "bcd"], ["d", "e"])))
-    assert torch.equal(users["ann"].x[1], _characters.encode("bcd"))
-    assert torch.equal(users["ann"].y, _characters.encode("de").long())
+    assert torch.equal(users["ann"].x[1], shakespeare.encode("bcd"))
+    assert torch.equal(users["ann"].y, shakespeare.encode("de").long())
 
 
 def test_a_gzipped_file_is_read(tmp_path):
