@@ -24,7 +24,6 @@ from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
     BELOW_ONE_PASS,
-    CAPABILITIES,
     LARGEST_LEGACY_SEED,
     Check,
     above_zero,
@@ -133,7 +132,7 @@ class Experiment:
     capability: str = _fleet(
         "normal",
         "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
-        one_of(*CAPABILITIES),
+        one_of("normal", "size-linked", "equal"),
     )
     capability_std: float = _fleet(
         0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)

@@ -14,8 +14,7 @@ from fedcore.errors import BadOption
 Check = Callable[[str, Any], None]
 
 
-# Choices of options that parts on several layers know; each list is written here alone.
-CAPABILITIES = ("normal", "size-linked", "equal")
+# Choices of an option that parts on several layers know.
 BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take

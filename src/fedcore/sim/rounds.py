@@ -13,7 +13,7 @@ from fedcore.records import RoundRecord, Snapshot
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.world import World
-from fedcore.types import Params, SelectionTime
+from fedcore.types import SelectionTime
 
 
 def simulate_rounds(
@@ -27,7 +27,10 @@ def simulate_rounds(
         world: server, clients and what is measured.
         start: what an earlier process saved, to go on from there.
     """
-    state = first_state(world, start)
+    if start is None:
+        state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
+    else:
+        state = from_snapshot(start, world.device, world.server.assign)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         rounds = world.server.run(state)
         while True:
@@ -36,18 +39,6 @@ def simulate_rounds(
             if merged is None:
                 return
             yield _record(world, merged, began, before), merged.state
-
-
-def first_state(world: World, start: Snapshot | None) -> ServerState:
-    """The state to begin with: the initial model, or what was saved."""
-    if start is None:
-        return ServerState({name: v.to(world.device) for name, v in world.initial.items()})
-    return from_snapshot(start, world.device, world.server.assign)
-
-
-def on_cpu(params: Params) -> Params:
-    """Parameters in main memory."""
-    return {name: value.cpu() for name, value in params.items()}
 
 
 def _record(world: World, merged: Merged, began: float, before: SelectionTime) -> RoundRecord:

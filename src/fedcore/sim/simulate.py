@@ -17,7 +17,7 @@ from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
-from fedcore.sim.rounds import on_cpu, simulate_rounds
+from fedcore.sim.rounds import simulate_rounds
 from fedcore.sim.world import build_strategy, build_world
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
@@ -86,7 +86,7 @@ def simulate(
     params = federation.initial
     with closing(simulate_rounds(build_world(federation, experiment, run, method))) as rounds:
         for record, state in rounds:
-            params = on_cpu(state.params)
+            params = {name: value.cpu() for name, value in state.params.items()}
             records.append(record)
             if on_round is not None:
                 on_round(record)

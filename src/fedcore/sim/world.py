@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +17,56 @@ from fedcore.records import RunKey
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Server
 from fedcore.server.method import Sampler, Strategy
-from fedcore.sim.executors import Chained, Holding
 from fedcore.sim.federation import Federation
-from fedcore.sim.fleet import CapabilityLaw, Fleet, Link, build_fleet
+from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure
 from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.types import ClientId, Executor, Params, TrainingSettings
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    ClientId,
+    Executor,
+    LocalUpdate,
+    Params,
+    TrainingSettings,
+)
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
 # earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
 AHEAD = 3
+
+
+class Simulated:
+    """An executor around another: what only a simulation asks of it.
+
+    Of clients that are loaded on demand, it keeps the samples of those who train in memory, and
+    lets go of all others. ``chained`` repeats a defect of the authors' code, to show what it does
+    (docs/deviations.md): in its first round the global model is a live reference to the model being
+    trained, so each client starts where the one before it ended. No preset sets it.
+    """
+
+    def __init__(
+        self, executor: Executor, clients: Mapping[ClientId, ClientData], *, chained: bool = False
+    ) -> None:
+        """Bind who trains, and what to do beside it; all else is handed on."""
+        self.selection = executor.selection
+        self.expect = executor.expect
+        self.close = executor.close
+        self._run = executor.run
+        self._lazy = clients if isinstance(clients, LazyClients) else None
+        self._chained = chained
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Train every assignment from ``params``."""
+        if self._lazy is not None:
+            self._lazy.hold(assignment.client_id for assignment in assignments)
+        if not self._chained or assignments[0].base_version > 0:
+            return self._run(params, assignments)
+        updates: list[LocalUpdate] = []
+        for assignment in assignments:
+            start = updates[-1].params if updates else params
+            updates += self._run(start, [assignment])
+        return updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +98,9 @@ def build_world(
         threads=experiment.threads,
         device=device,
     )
-    executor: Executor = Chained(plain) if experiment.first_round == "chained" else plain
-    if isinstance(clients, LazyClients):
-        executor = Holding(executor, clients)
-    sizes, sent = sizes_of(clients), model_bytes(federation.initial)
+    executor = Simulated(plain, clients, chained=experiment.first_round == "chained")
+    sizes = sizes_of(clients)
+    sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
     fleet = fleet_of(sizes, experiment, run, sent)
     settings = LoopSettings(
         epochs=experiment.epochs,
@@ -72,39 +110,15 @@ def build_world(
         ahead=0 if isinstance(clients, LazyClients) else AHEAD,
     )
     clock = VirtualClock(executor, fleet.deadline, sent)
-    sampler = build_sampler(experiment)
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else experiment.threads
     return World(
-        Server(strategy, sampler, clock, fleet.profiles, sizes, settings),
+        Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads),
         federation.initial,
         device,
         fleet.deadline,
-    )
-
-
-def model_bytes(params: Params) -> int:
-    """How much a client fetches, and sends back."""
-    return sum(value.numel() * value.element_size() for value in params.values())
-
-
-def fleet_of(
-    sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey, sent: int = 0
-) -> Fleet:
-    """The fleet an experiment describes, the same for all its strategies; a model has ``sent``."""
-    law = CapabilityLaw(
-        experiment.capability, experiment.capability_std, experiment.capability_floor
-    )
-    link = Link(experiment.download or math.inf, experiment.upload or math.inf, sent)
-    return build_fleet(
-        sizes,
-        law=law,
-        stragglers=run.stragglers,
-        epochs=experiment.epochs,
-        seed=run.seed,
-        link=link,
     )
 
 
