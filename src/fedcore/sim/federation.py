@@ -78,11 +78,7 @@ def check_dataset(
     """The dataset as tensors; what no model can train on is refused, with the client that has it.
 
     Clients that are loaded on demand are checked when that happens, against the first of them,
-    which is loaded here.
-
-    Args:
-        dataset: whose samples may be arrays, and inputs of any precision.
-        floating: what inputs with a fraction become.
+    which is loaded here. Inputs with a fraction become ``floating``.
     """
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
@@ -90,19 +86,17 @@ def check_dataset(
     first = next(iter(dataset.clients))
     example = as_samples(f"client {first}", dataset.clients[first], floating).x[:0]
 
-    def checked(owner: str, data: ClientData) -> ClientData:
+    def checked(number: ClientId | None, data: ClientData) -> ClientData:
+        owner = "the test set" if number is None else f"client {number}"
         data = as_samples(owner, data, floating)
         check_samples(owner, data, classes)
         check_alike(owner, data.x, f"client {first}", example)
         return data
 
-    def client(number: ClientId, data: ClientData) -> ClientData:
-        return checked(f"client {number}", data)
-
     clients: Mapping[ClientId, ClientData]
     if isinstance(dataset.clients, LazyClients):
-        clients = dataset.clients.map(client)
+        clients = dataset.clients.map(checked)
     else:
-        clients = {number: client(number, data) for number, data in dataset.clients.items()}
-    test = None if dataset.test is None else checked("the test set", dataset.test)
+        clients = {number: checked(number, data) for number, data in dataset.clients.items()}
+    test = None if dataset.test is None else checked(None, dataset.test)
     return replace(dataset, clients=clients, test=test, num_classes=classes)

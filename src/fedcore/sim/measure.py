@@ -39,13 +39,9 @@ class Measure:
     def __init__(
         self, federation: Federation, count: int, device: torch.device, threads: int
     ) -> None:
-        """Draw what is measured on.
+        """Draw ``count`` samples of training and of test data, or take all for 0.
 
-        Args:
-            federation: data and model.
-            count: samples of training and of test data; 0: all.
-            device: where models are evaluated.
-            threads: that do so on a CPU; 0: one per core. A GPU has enough to do with one.
+        A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
         """
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])

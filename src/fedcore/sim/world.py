@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -90,28 +88,21 @@ def build_world(
     training = TrainingSettings(
         experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
     )
+    name, threads = experiment.executor, experiment.threads
     plain = choose_executor(
-        experiment.executor,
-        federation.task,
-        clients,
-        training,
-        threads=experiment.threads,
-        device=device,
+        name, federation.task, clients, training, threads=threads, device=device
     )
     executor = Simulated(plain, clients, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
     sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
     fleet = fleet_of(sizes, experiment, run, sent)
+    ahead = 0 if isinstance(clients, LazyClients) else AHEAD
     settings = LoopSettings(
-        epochs=experiment.epochs,
-        clients_per_round=experiment.clients_per_round,
-        seed=run.seed,
-        merges=experiment.rounds,
-        ahead=0 if isinstance(clients, LazyClients) else AHEAD,
+        experiment.epochs, experiment.clients_per_round, run.seed, experiment.rounds, ahead
     )
     clock = VirtualClock(executor, fleet.deadline, sent)
     # The plain loop takes models that draw random numbers, whose order threads would change.
-    threads = 1 if isinstance(plain, SequentialExecutor) else experiment.threads
+    threads = 1 if isinstance(plain, SequentialExecutor) else threads
     return World(
         Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
         executor,
@@ -125,32 +116,19 @@ def build_world(
 def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
-    Args:
-        name: of the strategy, or its file.
-        experiment: all options.
-        proxy: what the model says can stand in for its gradients.
-        num_clients: of the whole fleet, for strategies that have to know.
+    ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
+    ``num_clients`` is the size of the fleet, for strategies that have to know.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars_of(experiment), "proxy": own, "num_clients": num_clients}
-    built: Strategy = plugins.build(
-        "strategy", name, Strategy, options=known, method=experiment.method
-    )
+    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
+    method = experiment.method
+    built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 
 def build_sampler(experiment: Experiment) -> Sampler:
     """Build the sampler that an experiment names."""
-    built: Sampler = plugins.build(
-        "sampler",
-        experiment.selection,
-        Sampler,
-        options=vars_of(experiment),
-        method=experiment.method,
-    )
+    name, method = experiment.selection, experiment.method
+    known = vars(experiment)
+    built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built
-
-
-def vars_of(experiment: Experiment) -> dict[str, Any]:
-    """All options of an experiment by name."""
-    return {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}
