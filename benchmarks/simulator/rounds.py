@@ -32,8 +32,7 @@ from fedcore.config import Experiment, resolve
 from fedcore.records import RoundRecord, RunKey
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.measure import Evaluator
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.sources import benchmark as _benchmark
 from fedcore.types import Params
 

@@ -53,16 +53,12 @@ def compiled_training(function: Function) -> Function:
     return _decorated(function, "contract", "reassoc", "nsz")
 
 
-def _decorated(function: Function, *liberties: str, forceinline: bool = False) -> Function:
+def _decorated(function: Function, *liberties: str, **more: bool) -> Function:
     import numba
 
     _announce_compiling()
     decorate = functools.partial(
-        numba.njit,
-        nogil=True,
-        error_model="numpy",
-        fastmath=set(liberties),
-        forceinline=forceinline,
+        numba.njit, nogil=True, error_model="numpy", fastmath=set(liberties), **more
     )
     try:
         return cast(Function, decorate(cache=True)(function))

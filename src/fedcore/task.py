@@ -41,8 +41,11 @@ class Task:
                 "use a layer without running statistics, such as GroupNorm"
             )
         _check_parameters(model, trained=averaged)
+        linear = {n: module for n, module in model.named_modules() if isinstance(module, nn.Linear)}
+        if head is not None and head not in linear:
+            raise BadOption(f"head must name one of the linear layers {list(linear)}, got {head!r}")
         self.model = model
-        self._head = _find_head(model, head)
+        self._head = [None, *linear.values()][-1] if head is None else linear[head]
 
     def initial_params(self) -> Params:
         """The module's own parameters, copied; frozen ones stay in the module."""
@@ -158,12 +161,6 @@ def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
     return scores.shape[1]
 
 
-def is_one_linear_layer(model: nn.Module) -> bool:
-    """Whether an ``nn.Linear`` holds all parameters of a model, whose loss is then convex."""
-    holders = [module for module in model.modules() if any(True for _ in module.parameters(False))]
-    return len(holders) == 1 and type(holders[0]) is nn.Linear
-
-
 def _check_parameters(model: nn.Module, *, trained: bool) -> None:
     """Refuse parameters without values, and a start that no training can leave."""
     for name, parameter in model.named_parameters():
@@ -179,15 +176,6 @@ def _check_parameters(model: nn.Module, *, trained: bool) -> None:
                 f"model has NaN or infinity in a parameter ({name}) before training; "
                 "initialise it anew, or load an earlier state"
             )
-
-
-def _find_head(model: nn.Module, name: str | None) -> nn.Linear | None:
-    linear = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}
-    if name is None:
-        return list(linear.values())[-1] if linear else None
-    if name not in linear:
-        raise BadOption(f"head must name one of the linear layers {list(linear)}, got {name!r}")
-    return linear[name]
 
 
 def _check_passes(passes: list[HeadPass], batch: int) -> None:

@@ -21,8 +21,7 @@ from fedcore.coreset.proxies import PROXIES
 from fedcore.records import RunKey
 from fedcore.sim import world
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.task import Task
 from fedcore.types import (
     Assignment,

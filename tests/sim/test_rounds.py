@@ -18,8 +18,7 @@ from fedcore.server.state import to_snapshot
 from fedcore.sim import measure
 from fedcore.sim import world as module
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.sources.clients import LazyClients
 from fedcore.types import CoresetSpec, FederatedDataset, LocalPlan, Path, Phase
 

@@ -28,8 +28,7 @@ from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_sampler, build_strategy, build_world
+from fedcore.sim.world import build_sampler, build_strategy, build_world, simulate_rounds
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings

@@ -15,7 +15,7 @@ from fedcore.arrays import as_samples, check_alike, check_samples
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.clients import LazyClients
-from fedcore.task import Task, count_classes, is_one_linear_layer
+from fedcore.task import Task, count_classes
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
@@ -67,9 +67,10 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
-    # Section 4.3: inputs stand in for gradients where the loss is convex, dL/dz elsewhere.
-    proxy = STATIC if is_one_linear_layer(model) else LAST_LAYER_INPUT
-    return Federation(dataset, task, proxy, initial)
+    # Section 4.3: inputs stand in for gradients where the loss is convex, as where one linear layer
+    # holds all parameters, dL/dz elsewhere.
+    kinds = [type(module) for module in model.modules() if list(module.parameters(recurse=False))]
+    return Federation(dataset, task, STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT, initial)
 
 
 def check_dataset(

@@ -1,8 +1,11 @@
-"""Everything a run needs, built from an experiment's options and handed on."""
+"""Everything a run needs, built from an experiment's options, and the rounds it trains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -11,10 +14,11 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
-from fedcore.records import RunKey
+from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import LoopSettings, Merged, Server
 from fedcore.server.method import Sampler, Strategy
+from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure
@@ -26,6 +30,7 @@ from fedcore.types import (
     Executor,
     LocalUpdate,
     Params,
+    SelectionTime,
     TrainingSettings,
 )
 
@@ -110,6 +115,53 @@ def build_world(
         federation.initial,
         device,
         fleet.deadline,
+    )
+
+
+def simulate_rounds(
+    world: World, start: Snapshot | None = None
+) -> Generator[tuple[RoundRecord, ServerState], None, None]:
+    """Train round by round; yields a record and the server's state after each.
+
+    It goes on from what an earlier process saved, if there is a ``start``. Closed early, it drops
+    the work that was begun for later rounds.
+    """
+    if start is None:
+        state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
+    else:
+        state = from_snapshot(start, world.device, world.server.assign)
+    with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
+        rounds = world.server.run(state)
+        while True:
+            began, before = time.perf_counter(), copy.copy(world.executor.selection)
+            merged = next(rounds, None)
+            if merged is None:
+                return
+            yield _record(world, merged, began, before), merged.state
+
+
+def _record(world: World, merged: Merged, began: float, before: SelectionTime) -> RoundRecord:
+    if world.device.type == "cuda":  # else what is left of the training would count as evaluation
+        torch.cuda.synchronize(world.device)
+    executed = time.perf_counter()
+    trained = world.measure.train(merged.state.params)
+    tested = world.measure.test(merged.state.params)
+    ended, chosen = time.perf_counter(), world.executor.selection
+    return RoundRecord(
+        number=merged.state.version,
+        seconds=merged.seconds,
+        deadline=world.deadline,
+        clients=merged.clients,
+        rejected=merged.rejected,
+        train_loss=trained.loss,
+        train_accuracy=trained.accuracy,
+        test_loss=tested.loss if tested else None,
+        test_accuracy=tested.accuracy if tested else None,
+        wall_seconds=ended - began,
+        training_seconds=merged.training_seconds,
+        selection_seconds=chosen.work - before.work,
+        waited_seconds=chosen.waited - before.waited,
+        evaluation_seconds=ended - executed,
     )
 
 
