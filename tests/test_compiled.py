@@ -62,11 +62,11 @@ import kernels
 assert kernels.twice(2) == 4 and kernels.thrice(2) == 6
 """
 KERNELS = """
-from fedcore.compiled import compiled, compiled_in_order
+from fedcore.compiled import compiled, compiled_training
 @compiled
 def twice(value):
     return 2 * value
-@compiled_in_order
+@compiled_training
 def thrice(value):
     return 3 * value
 """

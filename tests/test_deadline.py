@@ -7,14 +7,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedcore.deadline import (
-    capacity,
-    coreset_budget,
-    forward_coreset_budget,
-    full_set_fits,
-    one_pass_fits,
-    static_coreset_budget,
-)
+from fedcore.deadline import capacity, coreset_budget, full_set_fits
 from fedcore.types import ClientProfile
 
 samples = st.integers(1, 10_000)
@@ -37,19 +30,19 @@ def test_the_budget_never_exceeds_the_deadline_and_is_the_largest_that_does_not(
     size, speed, deadline, epochs
 ):
     client = ClientProfile(size, speed)
-    budget, times = coreset_budget(client, deadline, epochs)
+    budget, times = coreset_budget(client, deadline, epochs - 1, (1,))
     assert 0 <= budget <= size
     assert times == (epochs - 1 if budget else 0)
     if budget:
         assert client.seconds(size + (epochs - 1) * budget) <= deadline
-    if one_pass_fits(client, deadline) and epochs > 1 and budget < size:
+    if full_set_fits(client, deadline, 1) and epochs > 1 and budget < size:
         assert client.seconds(size + (epochs - 1) * (budget + 1)) > deadline
 
 
 @given(samples, speeds, deadlines, epochs_asked)
 def test_the_static_budget_never_exceeds_the_deadline(size, speed, deadline, epochs):
     client = ClientProfile(size, speed)
-    budget, affordable = static_coreset_budget(client, deadline, epochs)
+    budget, affordable = coreset_budget(client, deadline, epochs, (), shorten=True)
     assert 0 <= budget <= size
     assert 0 <= affordable <= epochs
     assert client.seconds(budget * affordable) <= deadline
@@ -60,7 +53,7 @@ def test_the_budget_after_a_forward_pass_never_exceeds_the_deadline(
     size, speed, deadline, epochs, price
 ):
     client = ClientProfile(size, speed)
-    budget, times = forward_coreset_budget(client, deadline, epochs, price)
+    budget, times = coreset_budget(client, deadline, epochs, (price,))
     assert 0 <= budget <= size
     assert times == (epochs if budget else 0)
     if budget:
@@ -80,7 +73,7 @@ def test_the_budget_after_a_forward_pass_never_exceeds_the_deadline(
     ],
 )
 def test_the_budget_by_hand(size, speed, deadline, epochs, expected):
-    budget, times = coreset_budget(ClientProfile(size, speed), deadline, epochs)
+    budget, times = coreset_budget(ClientProfile(size, speed), deadline, epochs - 1, (1,))
     assert budget == expected
     assert times == (epochs - 1 if expected else 0)
 
@@ -92,9 +85,9 @@ def test_fewer_epochs_spend_the_same_time_on_a_larger_coreset(
     client = ClientProfile(size, speed)
     limit = capacity(client, deadline)
     ways = [
-        (size, coreset_budget(client, deadline, epochs, fewest_epochs=fewest)),
-        (0, static_coreset_budget(client, deadline, epochs, fewest)),
-        (math.ceil(size / 3), forward_coreset_budget(client, deadline, epochs, 1 / 3, fewest)),
+        (size, coreset_budget(client, deadline, epochs - 1, (1,), fewest)),
+        (0, coreset_budget(client, deadline, epochs, (), fewest, shorten=True)),
+        (math.ceil(size / 3), coreset_budget(client, deadline, epochs, (1 / 3,), fewest)),
     ]
     for before, (budget, times) in ways:
         assert 0 <= budget <= size
@@ -117,7 +110,7 @@ def test_fewer_epochs_spend_the_same_time_on_a_larger_coreset(
 )
 def test_fewer_epochs_by_hand(capacity_left, fewest, expected):
     client = ClientProfile(100, 1.0)
-    assert coreset_budget(client, float(capacity_left), 10, fewest_epochs=fewest) == expected
+    assert coreset_budget(client, float(capacity_left), 9, (1,), fewest) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,7 +119,7 @@ def test_fewer_epochs_by_hand(capacity_left, fewest, expected):
 )
 def test_the_static_budget_by_hand(capacity_left, epochs, expected):
     client = ClientProfile(100, 1.0)
-    assert static_coreset_budget(client, float(capacity_left), epochs) == expected
+    assert coreset_budget(client, float(capacity_left), epochs, (), shorten=True) == expected
 
 
 def test_ending_exactly_on_time_is_on_time():

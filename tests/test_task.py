@@ -70,7 +70,7 @@ def test_a_probe_changes_nothing_and_its_gradient_is_that_of_the_last_layers_out
     task = Task(nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3), nn.Sigmoid()))
     params, x = task.initial_params(), torch.randn(5, 2)
     probe = torch.zeros(5, task.head_width, requires_grad=True)
-    scores, inputs = task.probed(params, x, probe)
+    scores, inputs = task.forward(params, x, probe)
     plain, head = task.logits_and_head(params, x)
     assert torch.equal(scores, plain)
     assert torch.equal(inputs, head.inputs)
@@ -84,8 +84,8 @@ def test_a_probe_needs_one_pass_through_a_last_linear_layer():
     without = Task(nn.Sequential(nn.Conv1d(1, 2, 1), nn.Flatten()))
     assert without.head_width == 0
     with pytest.raises(BadOption, match="it has none"):
-        without.probed(without.initial_params(), torch.zeros(1, 1, 1), probe)
+        without.forward(without.initial_params(), torch.zeros(1, 1, 1), probe)
     layer = nn.Linear(2, 2)
     twice = Task(nn.Sequential(layer, layer))
     with pytest.raises(BadOption, match="ran 2 times"):
-        twice.probed(twice.initial_params(), torch.zeros(1, 2), probe)
+        twice.forward(twice.initial_params(), torch.zeros(1, 2), probe)

@@ -13,7 +13,8 @@ from fedcore.config import resolve
 from fedcore.history import environment
 from fedcore.records import RunKey
 from fedcore.server.method import Draw
-from fedcore.sim.world import build_sampler, build_strategy, fleet_of
+from fedcore.sim.fleet import fleet_of
+from fedcore.sim.world import build_sampler, build_strategy
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources.clients import sizes_of
 

@@ -21,8 +21,8 @@ from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.proxies import STATIC, space_of
-from fedcore.server.evaluate import evaluate
-from fedcore.types import Weighting
+from fedcore.sim.measure import Evaluator
+from fedcore.types import Params, Weighting
 
 RESULT = Path(__file__).parents[1] / "results" / "selectors.json"
 SHARES = (0.1, 0.3)
@@ -69,7 +69,7 @@ def study(setting: Setting, selector: str, share: float, seed: int) -> list[dict
                 ),
                 "error_end": full_gradient_error(setting.task, trained, setting.data, samples),
                 "largest_weight": float(coreset.weights.max()),
-                "loss": finite(evaluate(setting.task, trained, setting.data).loss),
+                "loss": finite(loss_of(setting, trained)),
                 "seconds": seconds,
             }
         )
@@ -80,9 +80,13 @@ def full_set(setting: Setting, seed: int) -> dict[str, Any]:
     """Training on everything for as many epochs: what a coreset stands in for."""
     everything = Samples.everything(len(setting.data))
     trained = train(setting, setting.params, everything, setting.epochs, seed)
-    before = evaluate(setting.task, setting.params, setting.data).loss
-    after = evaluate(setting.task, trained, setting.data).loss
+    before = loss_of(setting, setting.params)
+    after = loss_of(setting, trained)
     return {"setting": setting.name, "seed": seed, "loss_before": before, "loss": after}
+
+
+def loss_of(setting: Setting, params: Params) -> float:
+    return Evaluator([setting.task.logits]).score(params, [setting.data]).loss
 
 
 def finite(value: float) -> float | None:

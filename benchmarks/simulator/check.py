@@ -36,8 +36,7 @@ from fedcore.client.executors.steps import Steps, Tape
 from fedcore.config import Experiment
 from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federate, federation_from_model
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.stacked import Form
 from fedcore.types import ClientData, FederatedDataset, Params
 

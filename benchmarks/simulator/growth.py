@@ -27,7 +27,7 @@ import fedcore
 from benchmarks.simulator.machine import describe
 from fedcore import plugins
 from fedcore.seeding import stream
-from fedcore.server.evaluate import Evaluator
+from fedcore.sim.measure import Evaluator
 from fedcore.task import Task
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -125,7 +125,7 @@ def measure(strategy: str, fleet: int, cohort: int, *, evaluation: bool) -> Poin
 def evaluation_of(fleet: int) -> float:
     task = Task(plugins.load("model", "logistic").build(torch.zeros(FEATURES), CLASSES))
     begin = time.perf_counter()
-    Evaluator([task.logits]).score_each(task.initial_params(), clients_of(fleet).values())
+    Evaluator([task.logits]).score(task.initial_params(), clients_of(fleet).values())
     return time.perf_counter() - begin
 
 

@@ -21,10 +21,7 @@ NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True
 def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     """``values`` as a dense tensor of real numbers, of a type that torch computes with.
 
-    Args:
-        name: what to call them.
-        values: a tensor, an array, or what NumPy makes one of.
-        hint: what to do about values that are no numbers.
+    ``hint`` says what to do about values that are no numbers.
     """
     if isinstance(values, Tensor):
         if values.layout != torch.strided or values.is_nested:
@@ -87,13 +84,7 @@ def as_positions(name: str, values: Any, count: int) -> Tensor:
 def as_samples(
     owner: str, given: ClientData | tuple[Any, Any], floating: torch.dtype
 ) -> ClientData:
-    """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64.
-
-    Args:
-        owner: whose they are, for the sentence that refuses them.
-        given: NumPy arrays or tensors, as (inputs, labels) or ``ClientData``.
-        floating: the type of the model's parameters.
-    """
+    """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64."""
     rows = given.rows if isinstance(given, ClientData) else None
     pair = (given.x, given.y) if isinstance(given, ClientData) else given
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -132,14 +123,10 @@ def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> 
 def batches(
     dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs and int64 labels of all samples, in order, some at a time.
+    """Inputs and int64 labels of all samples of ``FORMS``, in order, some at a time.
 
-    Args:
-        dataset: a pair of arrays; a torch dataset, or a sequence, of (input, label); a DataLoader
-            that keeps order and all samples, or another iterator of batches, taken as they are.
-        batch_size: samples a batch, where batches are made here.
-        dtype: what floating-point inputs become; whole numbers, such as symbols, stay what they
-            are.
+    Batches that a loader or an iterator makes are taken as they are. Floating-point inputs become
+    ``dtype``; whole numbers, such as symbols, stay what they are.
     """
     seen = 0
     for batch in _raw(dataset, batch_size, dtype):
@@ -167,24 +154,22 @@ def batches(
 def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
     """Batches as they come, not all of them checked."""
     arrays = isinstance(dataset, list) and {type(part) for part in dataset} <= {Tensor, np.ndarray}
-    if isinstance(dataset, tuple) or (arrays and dataset):
-        if len(dataset) != 2:
-            raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+    pair = isinstance(dataset, tuple) or (arrays and dataset)
+    items = isinstance(dataset, Dataset) or hasattr(dataset, "__getitem__")
+    refused = isinstance(dataset, Mapping | str | bytes | Tensor | np.ndarray)
+    if refused or (pair and len(dataset) != 2) or not (items or isinstance(dataset, Iterable)):
+        raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+    if pair:
         data = as_samples("the dataset", dataset, dtype)
         for start in range(0, len(data), batch_size):
             yield data.take(slice(start, start + batch_size))
-    elif isinstance(dataset, DataLoader):
+        return
+    if isinstance(dataset, DataLoader):
         _check_loader(dataset)
-        yield from dataset
-    elif isinstance(dataset, Mapping | str | bytes | Tensor | np.ndarray):
-        raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
-    elif isinstance(dataset, Dataset) or hasattr(dataset, "__getitem__"):
+    elif items:
         # With a generator of its own the loader draws nothing from the caller's.
-        yield from DataLoader(dataset, batch_size=batch_size, generator=torch.Generator())
-    elif isinstance(dataset, Iterable):
-        yield from dataset
-    else:
-        raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
+        dataset = DataLoader(dataset, batch_size=batch_size, generator=torch.Generator())
+    yield from dataset
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

@@ -10,12 +10,11 @@ import functools
 import logging
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 log = logging.getLogger(__name__)
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 NO_ORDER_CHANGED = ("contract", "nnan", "ninf", "nsz")
 
@@ -25,7 +24,7 @@ def have_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def compiled(function: Function) -> Function:
     """Compile ``function`` on its first call and keep the machine code on disk.
 
     Kernels release the interpreter lock, so row blocks can run on threads. Of the fast-math
@@ -36,7 +35,7 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     return _decorated(function, *NO_ORDER_CHANGED)
 
 
-def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def inlined(function: Function) -> Function:
     """Compile ``function`` into those that call it.
 
     A call hands over every array as a dozen words and counts references; for a loop over 64
@@ -45,7 +44,7 @@ def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
     return _decorated(function, *NO_ORDER_CHANGED, forceinline=True)
 
 
-def compiled_training(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def compiled_training(function: Function) -> Function:
     """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning.
 
     A diverging model does meet NaN, and must show it. Reordering lets dot products use vector
@@ -54,41 +53,26 @@ def compiled_training(function: Callable[Arguments, Result]) -> Callable[Argumen
     return _decorated(function, "contract", "reassoc", "nsz")
 
 
-def compiled_in_order(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Compile a kernel that does what it says in the order it says it.
-
-    Only fused multiply-add is granted: for sums whose order is written out, tricks that rely on
-    rounding, and models that diverge and must show NaN.
-    """
-    return _decorated(function, "contract")
-
-
-def _decorated(
-    function: Callable[Arguments, Result], *liberties: str, forceinline: bool = False
-) -> Callable[Arguments, Result]:
+def _decorated(function: Function, *liberties: str, **more: bool) -> Function:
     import numba
 
     _announce_compiling()
     decorate = functools.partial(
-        numba.njit,
-        nogil=True,
-        error_model="numpy",
-        fastmath=set(liberties),
-        forceinline=forceinline,
+        numba.njit, nogil=True, error_model="numpy", fastmath=set(liberties), **more
     )
     try:
-        return cast("Callable[Arguments, Result]", decorate(cache=True)(function))
+        return cast(Function, decorate(cache=True)(function))
     except RuntimeError:  # neither here nor at home may anything be written, as in some containers
-        _warn_that_nothing_is_kept()
-        return cast("Callable[Arguments, Result]", decorate()(function))
+        _say_once(
+            "compiled code cannot be kept for the next time: there is no folder that may be "
+            "written; set NUMBA_CACHE_DIR to one"
+        )
+        return cast(Function, decorate()(function))
 
 
 @functools.cache
-def _warn_that_nothing_is_kept() -> None:
-    log.warning(
-        "compiled code cannot be kept for the next time: there is no folder that may be written; "
-        "set NUMBA_CACHE_DIR to one"
-    )
+def _say_once(sentence: str) -> None:
+    log.warning(sentence)
 
 
 @functools.cache
@@ -97,12 +81,8 @@ def _announce_compiling() -> None:
     from numba.core import event
 
     class Announcer(event.Listener):
-        said = False
-
         def on_start(self, event: Any) -> None:
-            if not self.said:
-                self.said = True
-                log.warning("compiling for this machine, once; it may take half a minute")
+            _say_once("compiling for this machine, once; it may take half a minute")
 
         def on_end(self, event: Any) -> None:
             pass

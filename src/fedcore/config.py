@@ -24,7 +24,6 @@ from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
     BELOW_ONE_PASS,
-    CAPABILITIES,
     LARGEST_LEGACY_SEED,
     Check,
     above_zero,
@@ -50,7 +49,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-
 MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
 
 
@@ -69,9 +67,9 @@ _job, _training, _fleet, _method = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What to run; see the help of each option."""
+    """What to run; see the help of each option. ``vars`` of it are all of them by name."""
 
     benchmark: str = _job(
         "synthetic-1-1", "Dataset, e.g. synthetic-0.5-0.5 or a .py file; see 'fedcore list'."
@@ -133,7 +131,7 @@ class Experiment:
     capability: str = _fleet(
         "normal",
         "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
-        one_of(*CAPABILITIES),
+        one_of("normal", "size-linked", "equal"),
     )
     capability_std: float = _fleet(
         0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
@@ -203,8 +201,7 @@ class Experiment:
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
         for item in dataclasses.fields(self):
-            check = item.metadata.get("check")
-            if check is not None:
+            if check := item.metadata.get("check"):
                 check(item.name, getattr(self, item.name))
         named = (("model", self.model), ("selector", self.selector), ("sampler", self.selection))
         for kind, name in named:
@@ -212,9 +209,9 @@ class Experiment:
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
         for key in self.method:
             if key in self.__dataclass_fields__:
-                flag = key.replace("_", "-")
                 raise BadOption(
-                    f"method must not hold {key!r}, which is an option itself: use --{flag}"
+                    f"method must not hold {key!r}, which is an option itself: "
+                    f"use --{key.replace('_', '-')}"
                 )
 
 
@@ -228,19 +225,17 @@ def resolve(
 ) -> Experiment:
     """Complete what was ``given`` from preset and benchmark, and check it.
 
-    Args:
-        given: options by name, from TOML and command line.
-        hyperparameters: (benchmark, preset) -> options that the dataset sets.
+    What the dataset sets are ``hyperparameters`` of (benchmark, preset).
     """
-    known = [item.name for item in dataclasses.fields(Experiment)]
+    known = Experiment.__dataclass_fields__
     for key in given:
         if key not in known:
             raise BadOption(plugins.unknown("option", key, known, see="fedcore compare --help"))
-    typed = {key: _convert(key, value) for key, value in given.items()}
-    fields = option_fields()
-    preset = typed.get("preset", fields["preset"].default)
+    hints = typing.get_type_hints(Experiment)
+    typed = {key: convert(key, value, hints[key]) for key, value in given.items()}
+    preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)
-    benchmark = typed.get("benchmark", fields["benchmark"].default)
+    benchmark = typed.get("benchmark", Experiment.benchmark)
     return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
 
 
@@ -256,8 +251,3 @@ def read_toml(path: Path) -> dict[str, Any]:
     if len(options) < len(content):
         raise BadOption(f"config {str(path)!r} has an option twice, with hyphens and underscores")
     return options
-
-
-def _convert(name: str, value: Any) -> Any:
-    """Bring a value from TOML or the command line to the type of its option."""
-    return convert(name, value, typing.get_type_hints(Experiment)[name])

@@ -8,8 +8,10 @@ floor. So no plan can be late by a rounding error.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
-from fedcore.types import ClientProfile
+from fedcore.types import ClientProfile, LocalPlan
 
 
 def capacity(client: ClientProfile, deadline: float) -> int:
@@ -32,73 +34,43 @@ def full_set_fits(client: ClientProfile, deadline: float, epochs: int) -> bool:
     return epochs * client.num_samples <= capacity(client, deadline)
 
 
-def one_pass_fits(client: ClientProfile, deadline: float) -> bool:
-    """Section 4.4: can the client afford the first epoch on everything, m^i <= c^i·τ?"""
-    return client.num_samples <= capacity(client, deadline)
-
-
 def coreset_budget(
     client: ClientProfile,
     deadline: float,
     epochs: int,
-    forward_price: float = 0.0,
+    prices: Sequence[float],
     fewest_epochs: int = 0,
-    selection_price: float = 0.0,
+    *,
+    shorten: bool = False,
 ) -> tuple[int, int]:
-    """(b^i, epochs on it): floor((c^i·τ - m^i) / (E - 1)) samples for E - 1 epochs, section 4.2.
+    """(b^i, epochs on it): floor((c^i·τ - Σ_p ceil(p·m^i)) / epochs) samples; (0, 0) if none fit.
 
-    With E = 1 no epoch is left for a coreset, so the budget is 0. A forward pass on everything
-    between the first epoch and the coreset's takes ceil(ρ·m^i) more, ρ its price, and so does
-    choosing the coreset, which is free in the paper (docs/adr/0004). Where fewer
-    epochs will do, the same time goes into a larger coreset; into no fewer epochs, however, than
-    it takes to spend that time on at most m^i samples.
+    The ``prices`` p, in trained samples per sample, are of all that comes before: 1 for an epoch on
+    everything (section 4.2, with E - 1 epochs behind it), ρ for a forward pass (4.4 b, with E), and
+    that of choosing the coreset, which is free in the paper (docs/adr/0004). Where the
+    ``fewest_epochs`` will do, the same time goes into a larger coreset; into no fewer epochs,
+    however, than it takes to spend that time on at most m^i samples. To ``shorten`` is to train on
+    one sample, for as many epochs as fit, rather than on none (4.4 a).
     """
-    passes = sum(math.ceil(p * client.num_samples) for p in (1, forward_price, selection_price))
-    left = capacity(client, deadline) - passes
-    if epochs <= 1 or left <= 0:
+    left = capacity(client, deadline) - sum(math.ceil(p * client.num_samples) for p in prices)
+    if epochs < 1 or left <= 0:
         return 0, 0
-    fewest = max(fewest_epochs or epochs, -(-left // client.num_samples))
-    return _spread(left, min(fewest, epochs - 1), client.num_samples)
+    times = min(max(fewest_epochs or epochs, -(-left // client.num_samples)), epochs)
+    budget = min(left // times, client.num_samples)
+    if budget == 0:
+        return (1, left) if shorten else (0, 0)
+    return budget, times
 
 
-def static_coreset_budget(
-    client: ClientProfile,
-    deadline: float,
-    epochs: int,
-    fewest_epochs: int = 0,
-    selection_price: float = 0.0,
-) -> tuple[int, int]:
-    """Section 4.4 a): (samples, epochs) for a client that cannot afford one full pass.
+def caught_up(plan: LocalPlan, num_samples: int, epochs: int, limit: float) -> LocalPlan:
+    """The plan with steps scaled by φ = min(limit, E·m / n), n the samples it trains.
 
-    E epochs, or the fewest that will do, on floor(c^i·τ / E) samples. A client with fewer than E
-    samples of capacity trains on one sample for as many epochs as fit; (0, 0) if it cannot
-    process a single sample.
+    E epochs on everything move a client by about η/|B| · Σ of E·m gradients, as long as the model
+    changes little; a plan for n samples moves it by n of them. With φ the two agree in the mean,
+    which is what a coreset promises of an epoch: Σ_k δ_k ∇L_k ≈ Σ_j ∇L_j. Steps of any size would
+    overshoot, hence the ``limit``; 1 leaves every step as the paper has it (docs/adr/0011).
     """
-    limit = capacity(client, deadline) - math.ceil(selection_price * client.num_samples)
-    wanted = min(fewest_epochs or epochs, epochs)
-    if limit < wanted:
-        return (1, limit) if limit > 0 else (0, 0)
-    return _spread(limit, wanted, client.num_samples)
-
-
-def forward_coreset_budget(
-    client: ClientProfile,
-    deadline: float,
-    epochs: int,
-    forward_price: float,
-    fewest_epochs: int = 0,
-    selection_price: float = 0.0,
-) -> tuple[int, int]:
-    """Section 4.4 b): (samples, epochs) after a forward pass on everything; (0, 0) if none fit.
-
-    floor((c^i·τ - ceil(ρ·m^i)) / E) samples for E epochs, with ρ the price of a forward pass in
-    trained samples.
-    """
-    looks = sum(math.ceil(p * client.num_samples) for p in (forward_price, selection_price))
-    left = capacity(client, deadline) - looks
-    return _spread(max(0, left), min(fewest_epochs or epochs, epochs), client.num_samples)
-
-
-def _spread(work: int, epochs: int, num_samples: int) -> tuple[int, int]:
-    budget = min(work // epochs, num_samples)
-    return (budget, epochs) if budget > 0 else (0, 0)
+    trained = plan.trained(num_samples)
+    if trained == 0:
+        return plan
+    return replace(plan, step_scale=max(1.0, min(limit, epochs * num_samples / trained)))

@@ -84,15 +84,9 @@ def build(
     options: Mapping[str, Any] | None = None,
     method: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What a plug-in's ``build`` makes of the options that it names as parameters.
+    """What a plug-in's ``build`` makes of ``arguments`` and the ``options`` that it names.
 
-    Args:
-        kind: one of ``KINDS``.
-        name: of the plug-in, or the path of a file.
-        returns: the type of what is built.
-        *arguments: what comes before options, such as a model's example.
-        options: of the experiment, by name.
-        method: options of the plug-in's own; a build with ``**own`` takes all of them.
+    Of ``method``, options of the plug-in's own, it gets those that it names, or with ``**own`` all.
     """
     make = function(kind, name, "build")
     named = {key: value for key, value in (options or {}).items() if key in keywords(make)}
@@ -116,12 +110,9 @@ def build(
 def check_taken(
     method: Mapping[str, Any], takers: Iterable[tuple[str, str]], reserved: Iterable[str] = ()
 ) -> None:
-    """Refuse an own option that no plug-in takes.
+    """Refuse an option of ``method`` that none of the ``takers``, pairs (kind, name), has.
 
-    Args:
-        method: the options by name.
-        takers: kind and name of each plug-in.
-        reserved: what is an option of the experiment, and so none of their own.
+    Options of the experiment are ``reserved``, and so none of their own.
     """
     built = (getattr(load(kind, name), "build", None) for kind, name in takers)
     makers = [make for make in built if make is not None]
@@ -138,13 +129,9 @@ def summary(kind: str, name: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore list") -> str:
-    """The one sentence for a name that does not exist, with the nearest that does.
+    """The one sentence for a name that does not exist, with the nearest of the ``known``.
 
-    Args:
-        kind: what it should have been the name of.
-        name: what was given.
-        known: the names there are.
-        see: the command that lists them; empty where none does.
+    ``see`` is the command that lists them; empty where none does.
     """
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +41,11 @@ class Task:
                 "use a layer without running statistics, such as GroupNorm"
             )
         _check_parameters(model, trained=averaged)
+        linear = {n: module for n, module in model.named_modules() if isinstance(module, nn.Linear)}
+        if head is not None and head not in linear:
+            raise BadOption(f"head must name one of the linear layers {list(linear)}, got {head!r}")
         self.model = model
-        self._head = _find_head(model, head)
+        self._head = [None, *linear.values()][-1] if head is None else linear[head]
 
     def initial_params(self) -> Params:
         """The module's own parameters, copied; frozen ones stay in the module."""
@@ -65,45 +67,42 @@ class Task:
         """Class scores [batch, classes]."""
         return _as_tensor(functional_call(self.model, dict(params), (x,)))
 
-    def logits_and_head(self, params: Params, x: Tensor) -> tuple[Tensor, HeadPass]:
-        """Class scores, and what passed the last linear layer on the way."""
-        if self._head is None:
-            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
-        with _watching(self._head) as passes:
+    def logits_and_head(
+        self, params: Params, x: Tensor, probe: Tensor | None = None
+    ) -> tuple[Tensor, HeadPass]:
+        """Class scores, and what passed the last linear layer on the way.
+
+        A ``probe`` is added to the layer's output: with zeros nothing changes, and the gradient of
+        a loss with respect to it is dL/da. Unlike a look at the output itself, this holds under
+        ``torch.func.vmap`` too.
+        """
+        passes: list[HeadPass] = []
+
+        def watch(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
+            if probe is None and not output.requires_grad:
+                output.requires_grad_()  # where nothing before it is differentiated, we begin here
+            passes.append(HeadPass(entered[0], output))
+            if probe is None:
+                return output
+            _check_passes(passes[-1:], len(x))  # before shapes clash
+            return output + probe
+
+        handle = self._needed_head().register_forward_hook(watch)
+        try:
             logits = self.logits(params, x)
-        _check_passes([seen.outputs for seen in passes], len(x))
+        finally:
+            handle.remove()
+        _check_passes(passes, len(x))
         return logits, passes[0]
 
     def forward(
         self, params: Params, x: Tensor, probe: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Class scores, and what entered the last layer where a ``probe`` is given."""
-        return (self.logits(params, x), None) if probe is None else self.probed(params, x, probe)
-
-    def probed(self, params: Params, x: Tensor, probe: Tensor) -> tuple[Tensor, Tensor]:
-        """Class scores, and what entered the last linear layer; ``probe`` is added to its output.
-
-        With a probe of zeros nothing changes, and the gradient of a loss with respect to it is
-        dL/da. Unlike a look at the output itself, this holds under ``torch.func.vmap`` too.
-        """
-        if self._head is None:
-            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
-        inputs: list[Tensor] = []
-        outputs: list[Tensor] = []
-
-        def add(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
-            inputs.append(entered[0])
-            outputs.append(output)
-            _check_passes([output], len(x))  # before shapes clash
-            return output + probe
-
-        handle = self._head.register_forward_hook(add)
-        try:
-            logits = self.logits(params, x)
-        finally:
-            handle.remove()
-        _check_passes(outputs, len(x))
-        return logits, inputs[0]
+        if probe is None:
+            return self.logits(params, x), None
+        logits, head = self.logits_and_head(params, x, probe)
+        return logits, head.inputs
 
     @property
     def head_width(self) -> int:
@@ -117,15 +116,11 @@ class Task:
 
     def head_weight(self, params: Params) -> Tensor:
         """Weight W [classes, features] of the last linear layer."""
-        if self._head is None:
-            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
+        head = self._needed_head()
         for name, parameter in self.model.named_parameters():  # a tied weight has one name
-            if parameter is self._head.weight:
+            if parameter is head.weight:
                 return params.get(name, parameter)
-        return self._computed_head_weight(self._head, params)
-
-    def _computed_head_weight(self, head: nn.Linear, params: Params) -> Tensor:
-        """W of a layer that computes it of other parameters: the answers to unit vectors."""
+        # A layer that computes W of other parameters answers with it to unit vectors.
         name = next(name for name, module in self.model.named_modules() if module is head)
         prefix = f"{name}." if name else ""
         own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -133,6 +128,11 @@ class Task:
         units = torch.eye(head.in_features, dtype=like.dtype, device=like.device)
         answers = _as_tensor(functional_call(head, own, (units,)))
         return (answers - _as_tensor(functional_call(head, own, (torch.zeros_like(units[:1]),)))).T
+
+    def _needed_head(self) -> nn.Linear:
+        if self._head is None:
+            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
+        return self._head
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
@@ -161,12 +161,6 @@ def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
     return scores.shape[1]
 
 
-def is_one_linear_layer(model: nn.Module) -> bool:
-    """Whether an ``nn.Linear`` holds all parameters of a model, whose loss is then convex."""
-    holders = [module for module in model.modules() if any(True for _ in module.parameters(False))]
-    return len(holders) == 1 and type(holders[0]) is nn.Linear
-
-
 def _check_parameters(model: nn.Module, *, trained: bool) -> None:
     """Refuse parameters without values, and a start that no training can leave."""
     for name, parameter in model.named_parameters():
@@ -184,42 +178,17 @@ def _check_parameters(model: nn.Module, *, trained: bool) -> None:
             )
 
 
-def _find_head(model: nn.Module, name: str | None) -> nn.Linear | None:
-    linear = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}
-    if name is None:
-        return list(linear.values())[-1] if linear else None
-    if name not in linear:
-        raise BadOption(f"head must name one of the linear layers {list(linear)}, got {name!r}")
-    return linear[name]
-
-
-@contextmanager
-def _watching(head: nn.Linear) -> Iterator[list[HeadPass]]:
-    passes: list[HeadPass] = []
-
-    def remember(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        # Where nothing before it is differentiated, the graph begins here.
-        output = output if output.requires_grad else output.requires_grad_()
-        passes.append(HeadPass(inputs[0], output))
-        return output
-
-    handle = head.register_forward_hook(remember)
-    try:
-        yield passes
-    finally:
-        handle.remove()
-
-
-def _check_passes(outputs: list[Tensor], batch: int) -> None:
+def _check_passes(passes: list[HeadPass], batch: int) -> None:
     """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
-    if len(outputs) != 1:
+    if len(passes) != 1:
         raise BadOption(
-            f"the last linear layer ran {len(outputs)} times for one batch, not once; "
+            f"the last linear layer ran {len(passes)} times for one batch, not once; "
             "name another layer as head"
         )
-    if outputs[0].dim() != 2 or len(outputs[0]) != batch:
+    shape = tuple(passes[0].outputs.shape)
+    if len(shape) != 2 or shape[0] != batch:
         raise BadOption(
-            f"the last linear layer gave {tuple(outputs[0].shape)} numbers for a batch of {batch}, "
+            f"the last linear layer gave {shape} numbers for a batch of {batch}, "
             "not one row a sample; name another layer as head"
         )
 

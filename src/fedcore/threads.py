@@ -10,16 +10,9 @@ from typing import Any
 
 import torch
 
-
-class _Bound:
-    """How many callers are bound now, and what gives back the threads there were before them."""
-
-    def __init__(self) -> None:
-        """Begin with nobody."""
-        self.lock = threading.Lock()
-        self.own = threading.local()  # .inside: whether this thread is bound already
-        self.callers = 0
-        self.give_back: Callable[[], object] = torch.get_num_threads
+_lock = threading.Lock()
+_own = threading.local()  # .inside: whether this thread is bound already
+_callers: list[Callable[[], None]] = []  # for each that is bound now, what gives its threads back
 
 
 @contextmanager
@@ -33,22 +26,20 @@ def one_thread_each() -> Iterator[None]:
     ...     torch.get_num_threads()
     1
     """
-    if getattr(_bound.own, "inside", False):
+    if getattr(_own, "inside", False):
         yield
         return
-    with _bound.lock:
-        if _bound.callers == 0:
-            _bound.give_back = _limit()
-        _bound.callers += 1
-    _bound.own.inside = True
+    with _lock:
+        _callers.append(_callers[0] if _callers else _limit())
+    _own.inside = True
     torch.set_num_threads(1)  # OpenMP counts them for each caller
     try:
         yield
     finally:
-        _bound.own.inside = False
-        with _bound.lock:
-            _bound.callers -= 1
-            _bound.give_back()
+        _own.inside = False
+        with _lock:
+            give_back = _callers.pop()
+            give_back()
 
 
 def _limit() -> Callable[[], None]:
@@ -72,6 +63,3 @@ def _blas() -> Any:
     except ImportError:
         return None
     return ThreadpoolController().select(user_api="blas")
-
-
-_bound = _Bound()

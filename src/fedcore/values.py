@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from fedcore.errors import BadOption
 Check = Callable[[str, Any], None]
 
 
-# Choices of options that parts on several layers know; each list is written here alone.
-CAPABILITIES = ("normal", "size-linked", "equal")
+# Choices of an option that parts on several layers know.
 BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
@@ -129,68 +128,51 @@ def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
 
 
 def convert(name: str, value: Any, kind: Any) -> Any:
-    """Bring ``value`` to the type ``kind``; numbers are not read out of text."""
-    expected, converter = _KINDS[str(kind)]
+    """Bring ``value`` to the type ``kind``; numbers are read out of the text of lists alone."""
+    expected, single = _KINDS[str(kind)]
+    listed = get_origin(kind) is tuple
+    part, found = value, []
     try:
-        return converter(value)
-    except _BadPart as bad:
-        shown = repr(bad.args[0]) if bad.args[0] != "" else f"an empty part in {value!r}"
-        raise BadOption(f"{name} must be {expected}, got {shown}") from None
-    except (TypeError, ValueError, OverflowError):
-        raise BadOption(f"{name} must be {expected}, got {value!r}") from None
-
-
-class _BadPart(Exception):
-    """A part of a list is of the wrong kind; the argument is that part."""
-
-
-def _each(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """Convert every part of a list, or of a text with commas, and say which one cannot be."""
-
-    def part(value: Any) -> Any:
-        try:
-            if isinstance(value, str) and kind is not str:
-                return read_number(value, kind)
-            if value == "":
+        if not listed:
+            return _only(single, value)
+        for part in _parts(value):
+            if isinstance(part, str) and not part:
                 raise ValueError
-            return _only(kind)(value)
-        except (TypeError, ValueError, OverflowError):
-            raise _BadPart(value) from None
-
-    def parts(value: Any) -> tuple[Any, ...]:
-        if isinstance(value, str):
-            value = [text.strip() for text in value.split(",")] if value.strip() else []
-        return tuple(part(item) for item in (value if isinstance(value, list | tuple) else [value]))
-
-    return parts
+            spelled = isinstance(part, str) and single is not str
+            found.append(read_number(part, single) if spelled else _only(single, part))
+        return tuple(found)
+    except (TypeError, ValueError, OverflowError):
+        shown = f"an empty part in {value!r}" if listed and repr(part) == "''" else repr(part)
+        raise BadOption(f"{name} must be {expected}, got {shown}") from None
 
 
-def _only(kind: type) -> Callable[[Any], Any]:
-    """Accept what is of a kind already, in Python or NumPy; a truth value is no number."""
-
-    def convert(value: Any) -> Any:
-        value = value.item() if isinstance(value, np.generic) else value
-        fits: Any = (int, float) if kind is float else kind
-        if not isinstance(value, fits) or (isinstance(value, bool) and kind is not bool):
-            raise TypeError
-        return float(value) + 0.0 if kind is float else value  # -0.0 becomes 0.0
-
-    return convert
+def _parts(value: Any) -> Iterable[Any]:
+    """Of a list, or of a text with commas."""
+    if isinstance(value, str):
+        return [text.strip() for text in value.split(",")] if value.strip() else []
+    return value if isinstance(value, list | tuple) else [value]
 
 
-def _table(value: Any) -> dict[str, Any]:
-    table = {_only(str)(key): entry for key, entry in _only(Mapping)(value).items()}
-    return {key: entry + 0.0 if isinstance(entry, float) else entry for key, entry in table.items()}
+def _only(kind: Any, value: Any) -> Any:
+    """``value``, if it is of a kind already, in Python or NumPy; a truth value is no number."""
+    value = value.item() if isinstance(value, np.generic) else value
+    fits: Any = (int, float) if kind is float else kind
+    if not isinstance(value, fits) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError
+    if kind is Mapping:
+        entries = (v + 0.0 if isinstance(v, float) else v for v in value.values())
+        return {_only(str, key): entry for key, entry in zip(value, entries, strict=True)}
+    return float(value) + 0.0 if kind is float else value  # -0.0 becomes 0.0
 
 
-_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    str(int): ("a whole number", _only(int)),
-    str(float): ("a number", _only(float)),
-    str(str): ("text", _only(str)),
-    str(str | None): ("text", _only(str)),
-    str(bool): ("true or false", _only(bool)),
-    str(tuple[str, ...]): ("names separated by commas", _each(str)),
-    str(tuple[float, ...]): ("numbers such as 10,30", _each(float)),
-    str(tuple[int, ...]): ("whole numbers such as 0,1,2", _each(int)),
-    str(Mapping[str, Any]): ("a table", _table),
+_KINDS: dict[str, tuple[str, Any]] = {
+    str(int): ("a whole number", int),
+    str(float): ("a number", float),
+    str(str): ("text", str),
+    str(str | None): ("text", str),
+    str(bool): ("true or false", bool),
+    str(tuple[str, ...]): ("names separated by commas", str),
+    str(tuple[float, ...]): ("numbers such as 10,30", float),
+    str(tuple[int, ...]): ("whole numbers such as 0,1,2", int),
+    str(Mapping[str, Any]): ("a table", Mapping),
 }

@@ -21,8 +21,7 @@ from fedcore.coreset.proxies import PROXIES
 from fedcore.records import RunKey
 from fedcore.sim import world
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import on_cpu, simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.task import Task
 from fedcore.types import (
     Assignment,
@@ -52,7 +51,7 @@ def final(federation, strategy, executor, **options):
     method = build_strategy(strategy, experiment, federation.proxy)
     run = RunKey("test", strategy, 40.0, 0)
     *_, (record, state) = simulate_rounds(build_world(federation, experiment, run, method))
-    return record, on_cpu(state.params)
+    return record, {name: value.cpu() for name, value in state.params.items()}
 
 
 @functools.cache

@@ -8,10 +8,9 @@ from torch import nn
 from fedcore.config import Experiment
 from fedcore.errors import BadData
 from fedcore.records import RunKey
-from fedcore.server.evaluate import pool
 from fedcore.sim.federation import check_dataset, federate
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.measure import pool
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.types import ClientData, FederatedDataset
 
 

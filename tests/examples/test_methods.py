@@ -15,8 +15,7 @@ from fedcore.records import RunKey
 from fedcore.server.method import Draw, Sampler, Strategy
 from fedcore.server.state import ServerState, to_snapshot
 from fedcore.sim.federation import federation_from_model
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile, FederatedDataset, LocalUpdate
 

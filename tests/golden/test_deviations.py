@@ -5,13 +5,12 @@ import math
 import pytest
 import torch
 
-from fedcore.config import resolve
+from fedcore.config import Experiment, resolve
 from fedcore.datasets import synthetic
 from fedcore.records import RunKey
-from fedcore.server.evaluate import evaluate, pool
 from fedcore.sim.federation import federation_from_model
-from fedcore.sim.fleet import CapabilityLaw
-from fedcore.sim.world import fleet_of
+from fedcore.sim.fleet import fleet_of
+from fedcore.sim.measure import Evaluator, pool
 from fedcore.sources.benchmark import find
 
 
@@ -34,12 +33,15 @@ def test_the_authors_seeds_give_the_authors_initial_models(alpha, seed, publishe
     """The published curves begin at these losses; our 90/10 split is another, hence 5e-4."""
     data = synthetic.load(alpha=alpha, beta=alpha)
     federation = federation_from_model(data, "logistic-sigmoid", seed)
-    score = evaluate(federation.task, federation.initial, pool(data.clients.values()))
+    score = Evaluator([federation.task.logits]).score(
+        federation.initial, [pool(data.clients.values())]
+    )
     assert score.loss == pytest.approx(published, abs=5e-4)
 
 
 def test_the_share_of_speeds_that_are_drawn_again():
     """P(N(1, 0.25) < 0.1) = Φ(-1.8) = 3.6 %."""
-    law = CapabilityLaw()
-    share = torch.distributions.Normal(1.0, law.std).cdf(torch.tensor(law.floor)).item()
+    options = Experiment()
+    speeds = torch.distributions.Normal(1.0, options.capability_std)
+    share = speeds.cdf(torch.tensor(options.capability_floor)).item()
     assert share == pytest.approx(0.036, abs=5e-4)

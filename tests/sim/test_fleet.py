@@ -1,17 +1,18 @@
 import numpy as np
 import pytest
 
+from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.sim.fleet import CapabilityLaw, build_fleet, deadline
+from fedcore.records import RunKey
+from fedcore.sim.fleet import deadline, fleet_of
 from fedcore.types import ClientProfile
 
 SIZES = dict(enumerate([50, 80, 120, 300, 700, 1500, 60, 90, 400, 5000]))
 
 
-def fleet(law=None, stragglers=30.0, seed=0, sizes=None):
-    return build_fleet(
-        sizes or SIZES, law=law or CapabilityLaw(), stragglers=stragglers, epochs=10, seed=seed
-    )
+def fleet(law="normal", std=0.5, floor=0.1, *, stragglers=30.0, seed=0, sizes=None):
+    options = Experiment(capability=law, capability_std=std, capability_floor=floor, epochs=10)
+    return fleet_of(sizes or SIZES, options, RunKey("", "", stragglers, seed))
 
 
 @pytest.mark.parametrize("share", [10, 20, 30, 50, 90])
@@ -44,22 +45,22 @@ def test_speeds_have_the_papers_mean_and_variance_and_none_is_too_slow():
 
 def test_size_linked_speeds_by_hand():
     """Sizes 1, 3: mean 2, deviation 1, so c = 1 - 0.25 and 1 + 0.25."""
-    found = fleet(CapabilityLaw("size-linked", std=0.25), sizes={0: 1, 1: 3})
+    found = fleet("size-linked", 0.25, sizes={0: 1, 1: 3})
     assert [client.capability for client in found.profiles.values()] == [0.75, 1.25]
 
 
 def test_size_linked_speeds_of_equal_clients_are_equal():
-    found = fleet(CapabilityLaw("size-linked", std=0.25), sizes={0: 7, 1: 7})
+    found = fleet("size-linked", 0.25, sizes={0: 7, 1: 7})
     assert [client.capability for client in found.profiles.values()] == [1.0, 1.0]
 
 
 def test_equal_speeds():
-    assert {c.capability for c in fleet(CapabilityLaw("equal")).profiles.values()} == {1.0}
+    assert {c.capability for c in fleet("equal").profiles.values()} == {1.0}
 
 
 def test_an_unknown_law_is_refused():
     with pytest.raises(BadOption, match=r"capability must be one of.*'pareto'"):
-        fleet(CapabilityLaw("pareto"))
+        fleet("pareto")
 
 
 def test_the_same_seed_gives_the_same_fleet():
@@ -71,15 +72,15 @@ def test_the_same_seed_gives_the_same_fleet():
 @pytest.mark.parametrize(("std", "floor"), [(0.0, 1.5), (0.1, 1.4), (0.5, 100.0)])
 def test_a_floor_that_next_to_no_draw_reaches_is_refused(std, floor):
     with pytest.raises(BadOption, match=f"capability_floor must be at most .* got {floor:g}"):
-        fleet(CapabilityLaw("normal", std, floor))
+        fleet("normal", std, floor)
 
 
 @pytest.mark.parametrize(("std", "floor"), [(0.0, 1.0), (0.1, 1.2)])
 def test_a_floor_that_draws_reach_is_kept(std, floor):
-    found = fleet(CapabilityLaw("normal", std, floor))
+    found = fleet("normal", std, floor)
     assert min(client.capability for client in found.profiles.values()) >= floor
 
 
 def test_laws_that_draw_nothing_take_any_floor():
-    found = fleet(CapabilityLaw("size-linked", std=0.25, floor=5.0))
+    found = fleet("size-linked", 0.25, 5.0)
     assert {client.capability for client in found.profiles.values()} == {5.0}

@@ -1,13 +1,115 @@
+import math
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from fedcore.server.evaluate import evaluate, pool
+from fedcore.seeding import stream
+from fedcore.sim import measure as module
 from fedcore.sim.federation import federation_from_model
-from fedcore.sim.measure import Measure
+from fedcore.sim.measure import Evaluator, Measure, draw, pool
 from fedcore.sources.clients import LazyClients
-from fedcore.types import FederatedDataset
+from fedcore.task import Task
+from fedcore.types import ClientData, FederatedDataset
 
 CPU = torch.device("cpu")
+
+
+def evaluate(task, params, data):
+    return Evaluator([task.logits]).score(params, [data])
+
+
+def test_by_hand():
+    """Scores all zero: every loss is log 2, and argmax says class 0."""
+    task = Task(nn.Linear(3, 2))
+    zeros = {name: torch.zeros_like(value) for name, value in task.initial_params().items()}
+    data = ClientData(torch.randn(4, 3), torch.tensor([0, 1, 0, 0]))
+    score = evaluate(task, zeros, data)
+    assert score.loss == pytest.approx(math.log(2))
+    assert score.accuracy == 0.75
+
+
+def test_chunks_change_nothing(build_client, monkeypatch):
+    task = Task(nn.Linear(3, 2))
+    whole = evaluate(task, task.initial_params(), build_client(50))
+    monkeypatch.setattr(module, "CHUNK", 7)
+    parts = evaluate(task, task.initial_params(), build_client(50))
+    assert parts.loss == pytest.approx(whole.loss)
+    assert parts.accuracy == whole.accuracy
+
+
+def test_networks_take_smaller_chunks_on_a_cpu(build_client, monkeypatch):
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+    whole = evaluate(task, task.initial_params(), build_client(50))
+    monkeypatch.setattr(module, "CPU_CHUNK", 7)
+    parts = evaluate(task, task.initial_params(), build_client(50))
+    assert parts.loss == pytest.approx(whole.loss)
+    assert parts.accuracy == whole.accuracy
+
+
+def test_pooled_loss_weighs_clients_by_their_samples(build_client):
+    """L(w) = Σ p^i L^i(w) with p^i = m^i / Σ m (Eq. 1)."""
+    task = Task(nn.Linear(3, 2))
+    params = task.initial_params()
+    clients = [build_client(5), build_client(15, seed=1)]
+    apart = [evaluate(task, params, client).loss for client in clients]
+    together = evaluate(task, params, pool(clients)).loss
+    assert together == pytest.approx(0.25 * apart[0] + 0.75 * apart[1])
+
+
+def test_threads_change_nothing(build_client, monkeypatch):
+    """Bit for bit: sums are added in the order of the samples."""
+    tasks = [Task(nn.Linear(3, 2)) for _ in range(3)]
+    params = tasks[0].initial_params()
+    monkeypatch.setattr(module, "CHUNK", 7)
+    expected = evaluate(tasks[0], params, build_client(50))
+    for count in (2, 3):
+        evaluator = Evaluator([task.logits for task in tasks[:count]])
+        for _ in range(3):
+            assert evaluator.score(params, [build_client(50)]) == expected
+
+
+def test_the_number_of_threads_is_given_back(build_client, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 7)
+    tasks = [Task(nn.Linear(3, 2)) for _ in range(2)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        evaluator = Evaluator([task.logits for task in tasks])
+        evaluator.score(tasks[0].initial_params(), [build_client(50)])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_loss_is_the_cross_entropy(build_client):
+    task = Task(nn.Linear(3, 2))
+    params = {name: 100 * value for name, value in task.initial_params().items()}
+    data = build_client(50)
+    expected = nn.functional.cross_entropy(task.logits(params, data.x), data.y)
+    assert evaluate(task, params, data).loss == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_one_client_after_another_is_the_same_as_all_in_one_piece(build_client):
+    task = Task(nn.Linear(3, 2))
+    params = task.initial_params()
+    clients = [build_client(5), build_client(15, seed=1)]
+    apart = Evaluator([task.logits]).score(params, iter(clients))
+    together = evaluate(task, params, pool(clients))
+    assert apart.loss == pytest.approx(together.loss)
+    assert apart.accuracy == together.accuracy
+
+
+@pytest.mark.parametrize("count", [1, 7, 33])
+def test_drawing_from_clients_is_drawing_from_their_pool(build_client, count):
+    clients = {n: build_client(size, seed=n) for n, size in enumerate((4, 1, 9, 20))}
+    sizes = {n: len(data) for n, data in clients.items()}
+    pieces = draw(clients, sizes, count, stream(0, "evaluate", "train"))
+    places = stream(0, "evaluate", "train").choice(34, size=count, replace=False)
+    x, y = pool(clients.values()).take(torch.from_numpy(np.sort(places)))
+    assert pieces.x.equal(x)
+    assert pieces.y.equal(y)
 
 
 @pytest.fixture

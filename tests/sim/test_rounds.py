@@ -11,15 +11,14 @@ from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import PRESETS, Experiment
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
-from fedcore.server import evaluate as evaluate_module
 from fedcore.server.merge import aggregation
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.samplers import proportional
 from fedcore.server.state import to_snapshot
+from fedcore.sim import measure
 from fedcore.sim import world as module
 from fedcore.sim.federation import federate, federation_from_model
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.sources.clients import LazyClients
 from fedcore.types import CoresetSpec, FederatedDataset, LocalPlan, Path, Phase
 
@@ -201,7 +200,7 @@ def test_only_the_cohort_is_loaded_once_a_round(federation, on_demand, asked):
 
 def test_a_model_that_draws_random_numbers_repeats_itself_under_a_seed(build_client, monkeypatch):
     """Such a model is evaluated as it is trained: in order, not on threads."""
-    monkeypatch.setattr(evaluate_module, "CPU_CHUNK", 7)
+    monkeypatch.setattr(measure, "CPU_CHUNK", 7)
     clients = {i: build_client(20 + 15 * i, seed=i) for i in range(4)}
     model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     federation = federate(FederatedDataset(clients, build_client(50), 2), model)

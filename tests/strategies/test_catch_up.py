@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.config import Experiment
+from fedcore.deadline import caught_up
 from fedcore.errors import BadOption
 from fedcore.strategies import fedcore, fedprox
-from fedcore.strategies._catch_up import caught_up
 from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
 
 client = ClientProfile(100, 1.0)

@@ -27,8 +27,8 @@ from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
-from fedcore.sim.rounds import simulate_rounds
-from fedcore.sim.world import build_sampler, build_strategy, build_world, fleet_of
+from fedcore.sim.fleet import fleet_of
+from fedcore.sim.world import build_sampler, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings

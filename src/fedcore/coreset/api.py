@@ -82,7 +82,11 @@ def select_coreset(
     generator = np.random.default_rng(whole_number("seed", seed, 0))
     found = build_coreset(candidates, size, selector, generator)
     found = replace(found, assignment=found.assignment if assignment else None)
-    return found if isinstance(gradients, Tensor | Euclidean | OuterProduct) else _numpy(found)
+    if isinstance(gradients, Tensor | Euclidean | OuterProduct):
+        return found
+    stands_for = None if found.assignment is None else found.assignment.numpy()
+    arrays = found.indices.numpy(), found.weights.numpy()
+    return Coreset(*arrays, found.objective, found.gradient_error, stands_for, found.fell_back)
 
 
 def _space(gradients: Any) -> Metric:
@@ -132,18 +136,6 @@ def _check_selector(selector: Any, labels: Tensor | None) -> None:
     selector_of(selector)
     if labels is None and getattr(plugins.load("selector", selector), "NEEDS_LABELS", False):
         raise BadOption(f"selector {selector!r} needs labels; pass labels=, or use 'kmedoids'")
-
-
-def _numpy(found: Coreset) -> Coreset[NDArray[Any]]:
-    kept = None if found.assignment is None else found.assignment.numpy()
-    return Coreset(
-        found.indices.numpy(),
-        found.weights.numpy(),
-        found.objective,
-        found.gradient_error,
-        kept,
-        found.fell_back,
-    )
 
 
 @one_thread_each()

@@ -1,1 +1,1 @@
-"""What the server does: plan, execute, aggregate, evaluate, keep time."""
+"""What the server does: plan, execute, aggregate, keep time."""

@@ -15,7 +15,7 @@ from fedcore.arrays import as_samples, check_alike, check_samples
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.clients import LazyClients
-from fedcore.task import Task, count_classes, is_one_linear_layer
+from fedcore.task import Task, count_classes
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
@@ -67,9 +67,10 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
-    # Section 4.3: inputs stand in for gradients where the loss is convex, dL/dz elsewhere.
-    proxy = STATIC if is_one_linear_layer(model) else LAST_LAYER_INPUT
-    return Federation(dataset, task, proxy, initial)
+    # Section 4.3: inputs stand in for gradients where the loss is convex, as where one linear layer
+    # holds all parameters, dL/dz elsewhere.
+    kinds = [type(module) for module in model.modules() if list(module.parameters(recurse=False))]
+    return Federation(dataset, task, STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT, initial)
 
 
 def check_dataset(
@@ -78,11 +79,7 @@ def check_dataset(
     """The dataset as tensors; what no model can train on is refused, with the client that has it.
 
     Clients that are loaded on demand are checked when that happens, against the first of them,
-    which is loaded here.
-
-    Args:
-        dataset: whose samples may be arrays, and inputs of any precision.
-        floating: what inputs with a fraction become.
+    which is loaded here. Inputs with a fraction become ``floating``.
     """
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
@@ -90,19 +87,17 @@ def check_dataset(
     first = next(iter(dataset.clients))
     example = as_samples(f"client {first}", dataset.clients[first], floating).x[:0]
 
-    def checked(owner: str, data: ClientData) -> ClientData:
+    def checked(number: ClientId | None, data: ClientData) -> ClientData:
+        owner = "the test set" if number is None else f"client {number}"
         data = as_samples(owner, data, floating)
         check_samples(owner, data, classes)
         check_alike(owner, data.x, f"client {first}", example)
         return data
 
-    def client(number: ClientId, data: ClientData) -> ClientData:
-        return checked(f"client {number}", data)
-
     clients: Mapping[ClientId, ClientData]
     if isinstance(dataset.clients, LazyClients):
-        clients = dataset.clients.map(client)
+        clients = dataset.clients.map(checked)
     else:
-        clients = {number: client(number, data) for number, data in dataset.clients.items()}
-    test = None if dataset.test is None else checked("the test set", dataset.test)
+        clients = {number: checked(number, data) for number, data in dataset.clients.items()}
+    test = None if dataset.test is None else checked(None, dataset.test)
     return replace(dataset, clients=clients, test=test, num_classes=classes)

@@ -9,38 +9,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.records import RunKey
 from fedcore.seeding import stream
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
-from fedcore.values import CAPABILITIES, one_of, percentages
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Bytes per second to and from a client, and how many a model has."""
-
-    download: float = math.inf
-    upload: float = math.inf
-    model_bytes: int = 0
-
-
-NO_LIMIT = Link()
+from fedcore.values import percentages
 
 
 class Profiles(Mapping[ClientId, ClientProfile]):
     """Profiles made when asked for, from two arrays: a fleet may be large."""
 
-    def __init__(self, sizes: ClientSizes, speeds: NDArray[np.float64], link: Link) -> None:
+    def __init__(
+        self, sizes: ClientSizes, speeds: NDArray[np.float64], download: float, upload: float
+    ) -> None:
         """Bind sizes and capabilities, which stand in the same order, and everybody's link."""
         self._sizes = sizes
         self._speeds = speeds
-        self._link = link
+        self._link = (download, upload)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
         size, speed = int(self._sizes.counts[place]), float(self._speeds[place])
-        return ClientProfile(size, speed, self._link.download, self._link.upload)
+        return ClientProfile(size, speed, *self._link)
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._sizes)
@@ -57,50 +49,19 @@ class Fleet:
     deadline: float
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityLaw:
-    """How capabilities c^i come about.
-
-    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below ``floor``, because a
-    capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
-    is what the notation says, std = 0.5. ``size-linked``: c^i = 1 + std (m^i - mean m) / std m,
-    the authors' code: no draw, and clients with more data are faster. ``equal``: c^i = 1.
-    """
-
-    kind: str = "normal"
-    std: float = 0.5
-    floor: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Refuse a floor that next to no draw reaches: one in 740 is above 1 + 3 std."""
-        highest = 1 + 3 * self.std
-        if self.kind == "normal" and self.floor > highest:
-            raise BadOption(
-                f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
-                f"got {self.floor:g}; lower it"
-            )
-
-
-def build_fleet(
-    sizes: Mapping[ClientId, int],
-    *,
-    law: CapabilityLaw,
-    stragglers: float,
-    epochs: int,
-    seed: int,
-    link: Link = NO_LIMIT,
+def fleet_of(
+    sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey, model_bytes: int = 0
 ) -> Fleet:
-    """Give every client a capability, and set τ by the share of stragglers."""
+    """Give every client a capability, the same for all strategies, and set τ by the stragglers."""
     known = ClientSizes.of(sizes)
-    profiles = Profiles(known, _capabilities(known.counts.astype(float), law, seed), link)
-    return Fleet(profiles, deadline(profiles, stragglers, epochs, link.model_bytes))
+    speeds = _capabilities(known.counts.astype(float), experiment, run.seed)
+    links = experiment.download or math.inf, experiment.upload or math.inf
+    profiles = Profiles(known, speeds, *links)
+    return Fleet(profiles, deadline(profiles, run.stragglers, experiment.epochs, model_bytes))
 
 
 def deadline(
-    profiles: Mapping[ClientId, ClientProfile],
-    stragglers: float,
-    epochs: int,
-    model_bytes: int = 0,
+    profiles: Mapping[ClientId, ClientProfile], stragglers: float, epochs: int, model_bytes: int = 0
 ) -> float:
     """τ: the (100 - s)-th percentile of E·m^i / c^i, so that the slowest s % miss it.
 
@@ -112,22 +73,31 @@ def deadline(
     return float(np.percentile(full, 100 - stragglers))
 
 
-def _capabilities(sizes: NDArray[np.float64], law: CapabilityLaw, seed: int) -> NDArray[np.float64]:
-    one_of(*CAPABILITIES)("capability", law.kind)
-    match law.kind:
-        case "normal":
-            return _truncated_normal(len(sizes), law, seed)
-        case "size-linked":
-            spread = sizes.std()
-            linked = 1 + law.std * (sizes - sizes.mean()) / (spread if spread > 0 else 1.0)
-            return np.asarray(np.maximum(linked, law.floor), dtype=np.float64)
-        case _:
-            return np.ones(len(sizes))
+def _capabilities(
+    sizes: NDArray[np.float64], experiment: Experiment, seed: int
+) -> NDArray[np.float64]:
+    """Speeds c^i by one of three laws.
 
-
-def _truncated_normal(count: int, law: CapabilityLaw, seed: int) -> NDArray[np.float64]:
+    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor, because a
+    capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
+    is what the notation says, std = 0.5. ``size-linked``: c^i = 1 + std (m^i - mean m) / std m,
+    the authors' code: no draw, and clients with more data are faster. ``equal``: c^i = 1.
+    """
+    std, floor = experiment.capability_std, experiment.capability_floor
+    if experiment.capability == "equal":
+        return np.ones(len(sizes))
+    if experiment.capability == "size-linked":
+        spread = sizes.std()
+        linked = 1 + std * (sizes - sizes.mean()) / (spread if spread > 0 else 1.0)
+        return np.asarray(np.maximum(linked, floor), dtype=np.float64)
+    highest = 1 + 3 * std  # next to no draw is above it: one in 740
+    if floor > highest:
+        raise BadOption(
+            f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
+            f"got {floor:g}; lower it"
+        )
     generator = stream(seed, "capability")
-    speeds = generator.normal(1.0, law.std, count)
-    while (slow := speeds < law.floor).any():
-        speeds[slow] = generator.normal(1.0, law.std, int(slow.sum()))
+    speeds = generator.normal(1.0, std, len(sizes))
+    while (slow := speeds < floor).any():
+        speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
     return speeds

@@ -1,17 +1,36 @@
-"""How good the model of a round is, on data that are the same for all runs."""
+"""How good the model of a round is: mean loss (Eq. 1) and accuracy, on data equal for all runs."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from fedcore.client.executors.stacked_model import scores_of
 from fedcore.seeding import stream
-from fedcore.server.evaluate import Evaluator, Score, draw, draw_from, pool
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.types import Params
+from fedcore.types import ClientData, ClientId, Generator, Params
+
+# Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
+# several layers leaves behind should fit its caches; one layer leaves little, and calls count.
+CHUNK = 4096
+CPU_CHUNK = 128
+
+Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Mean loss and share of right answers."""
+
+    loss: float
+    accuracy: float
 
 
 class Measure:
@@ -20,34 +39,117 @@ class Measure:
     def __init__(
         self, federation: Federation, count: int, device: torch.device, threads: int
     ) -> None:
-        """Draw what is measured on.
+        """Draw ``count`` samples of training and of test data, or take all for 0.
 
-        Args:
-            federation: data and model.
-            count: samples of training and of test data; 0: all.
-            device: where models are evaluated.
-            threads: that do so on a CPU; 0: one per core. A GPU has enough to do with one.
+        A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
         """
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
-        self._clients = clients = federation.dataset.clients
+        clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
-        train, test = None, federation.dataset.test
+        self._train: Iterable[ClientData] = clients.values()
         if 0 < count < sizes.counts.sum():
-            train = draw_from(clients, sizes, count, stream(0, "evaluate", "train"))
+            train = draw(clients, sizes, count, stream(0, "evaluate", "train"))
+            self._train = [train.to(device)]
         elif not isinstance(clients, LazyClients):  # else it need not fit in memory
-            train = pool(clients.values())
-        if test is not None:
-            test = draw(test, count, stream(0, "evaluate", "test"))
-        self._train = None if train is None else train.to(device)
+            self._train = [pool(clients.values()).to(device)]
+        if test is not None and 0 < count < len(test):
+            test = draw({0: test}, {0: len(test)}, count, stream(0, "evaluate", "test"))
         self._test = None if test is None else test.to(device)
 
     def train(self, params: Params) -> Score:
         """L(w) of Eq. 1 and the accuracy on training data."""
-        if self._train is not None:
-            return self._evaluator.score(params, self._train)
-        return self._evaluator.score_each(params, self._clients.values())
+        return self._evaluator.score(params, self._train)
 
     def test(self, params: Params) -> Score | None:
         """The same on held-out data, if there are any."""
-        return None if self._test is None else self._evaluator.score(params, self._test)
+        return None if self._test is None else self._evaluator.score(params, [self._test])
+
+
+class Evaluator:
+    """Scores models chunk by chunk, on as many threads as there are forward passes.
+
+    A module that is called with parameters swaps its own for them, so a thread needs a pass for
+    itself. On a CPU a thread is one core: several cores on one chunk gain less than several
+    chunks, and lose on a busy machine. Sums are added in the order of the samples, so threads
+    change no result.
+    """
+
+    def __init__(self, passes: Sequence[Forward]) -> None:
+        """Bind the forward passes, one for each thread."""
+        self._passes = passes
+        self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
+
+    def score(self, params: Params, pieces: Iterable[ClientData]) -> Score:
+        """L(w) = Σ_i p^i L^i(w) over all samples, and the accuracy; one piece is held at a time."""
+        device = next(iter(params.values())).device
+        sums, count = torch.zeros(2, dtype=torch.float64, device=device), 0
+        for data in pieces:
+            sums += self._summed(params, data.to(device))
+            count += len(data)
+        loss, hits = sums.tolist()  # one look at the device for all chunks
+        return Score(loss / count, hits / count)
+
+    def _summed(self, params: Params, data: ClientData) -> Tensor:
+        layers = sum(value.dim() > 1 for value in params.values())
+        chunk = min(CHUNK, CPU_CHUNK) if data.y.device.type == "cpu" and layers > 1 else CHUNK
+        parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
+        if self._workers is None or len(parts) == 1:
+            return torch.stack(_sums(self._passes[0], params, data, parts)).sum(dim=0)
+        threads = len(self._passes)
+
+        def share(number: int) -> list[Tensor]:
+            torch.set_num_threads(1)
+            return _sums(self._passes[number], params, data, parts[number::threads])
+
+        before = torch.get_num_threads()
+        try:
+            shares = list(self._workers.map(share, range(threads)))
+        finally:
+            torch.set_num_threads(before)
+        in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
+        return torch.stack(in_order).sum(dim=0)
+
+
+@torch.no_grad()
+def _sums(
+    forward: Forward, params: Params, data: ClientData, parts: Iterable[slice]
+) -> list[Tensor]:
+    """Sum of losses and number of right answers [2] of each part.
+
+    L_j = log Σ_c exp a_jc - a_jy, the cross-entropy; over few classes PyTorch's own takes five
+    times as long on a CPU.
+    """
+    sums = []
+    for part in parts:
+        x, y = data.take(part)
+        scores = forward(params, x)
+        losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
+        right = (scores.argmax(dim=1) == y).sum()
+        sums.append(torch.stack([losses.double().sum(), right.double()]))
+    return sums
+
+
+def draw(
+    clients: Mapping[ClientId, ClientData],
+    sizes: Mapping[ClientId, int],
+    count: int,
+    generator: Generator,
+) -> ClientData:
+    """``count`` of all clients' samples, as if drawn from one piece, without making that piece."""
+    ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
+    chosen = np.sort(generator.choice(int(ends[-1]), size=count, replace=False))
+    owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
+    ids = list(sizes)
+    parts = []
+    for owner, rows in zip(owners.tolist(), np.split(chosen, first[1:]), strict=True):
+        client = ids[owner]
+        start = ends[owner] - sizes[client]
+        parts.append(ClientData(*clients[client].take(torch.from_numpy(rows - start))))
+    return pool(parts)
+
+
+def pool(clients: Iterable[ClientData]) -> ClientData:
+    """All clients' samples in one piece."""
+    inputs, labels = zip(*(client.take(slice(None)) for client in clients), strict=True)
+    return ClientData(torch.cat(inputs), torch.cat(labels))

@@ -17,8 +17,7 @@ from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
-from fedcore.sim.rounds import on_cpu, simulate_rounds
-from fedcore.sim.world import build_strategy, build_world
+from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
 from fedcore.threads import one_thread_each
@@ -66,27 +65,26 @@ def simulate(
         if len(values) != 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
     Task(model, head)  # its refusals come before anything is tried
-    floating = _floating_type(model)
+    types = (p.dtype for p in model.parameters() if p.is_floating_point())
+    floating = next(types, torch.get_default_dtype())  # of inputs with a fraction
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
     sample = _first_sample(members, floating)
     classes = 1 if sample is None else count_scores(model, sample)
     held_out: Any = test  # arrays or not: tensors are made of them here
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
-    named = [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
-    takers = [*named, ("selector", experiment.selector), ("sampler", experiment.selection)]
-    plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
-    if isinstance(strategy, Strategy):
-        name, method = "own", strategy
-    else:
-        name = strategy
-        method = build_strategy(strategy, experiment, federation.proxy, len(members))
+    name = "own" if isinstance(strategy, Strategy) else strategy
+    takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
+    takers += [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
+    plugins.check_taken(experiment.method, takers, vars(experiment))
+    if isinstance(strategy, str):
+        strategy = build_strategy(strategy, experiment, federation.proxy, len(members))
     run = RunKey("own data", name, experiment.stragglers[0], experiment.seed[0])
     records: list[RoundRecord] = []
     params = federation.initial
-    with closing(simulate_rounds(build_world(federation, experiment, run, method))) as rounds:
+    with closing(simulate_rounds(build_world(federation, experiment, run, strategy))) as rounds:
         for record, state in rounds:
-            params = on_cpu(state.params)
+            params = {name: value.cpu() for name, value in state.params.items()}
             records.append(record)
             if on_round is not None:
                 on_round(record)
@@ -97,9 +95,9 @@ def _check_arguments(
     clients: object, model: object, strategy: object, options: Mapping[str, Any]
 ) -> None:
     if not isinstance(clients, Sequence | LazyClients):
-        kind = type(clients).__name__
         raise BadData(
-            f"clients must be a list of (inputs, labels) pairs or LazyClients, got {kind}"
+            "clients must be a list of (inputs, labels) pairs or LazyClients, "
+            f"got {type(clients).__name__}"
         )
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be a torch nn.Module, got {type(model).__name__}")
@@ -108,12 +106,6 @@ def _check_arguments(
     for name in options:
         if name in OF_A_BENCHMARK:
             raise BadOption(f"{name} is for benchmarks that FedCore loads; leave it out here")
-
-
-def _floating_type(model: nn.Module) -> torch.dtype:
-    """The type that inputs with a fraction must have for a model to take them."""
-    found = (p.dtype for p in model.parameters() if p.is_floating_point())
-    return next(found, torch.get_default_dtype())
 
 
 def _first_sample(clients: Mapping[ClientId, Any], floating: torch.dtype) -> Tensor | None:

@@ -1,12 +1,12 @@
-"""Everything a run needs, built from an experiment's options and handed on."""
+"""Everything a run needs, built from an experiment's options, and the rounds it trains."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Mapping
+import copy
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -14,20 +14,62 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
-from fedcore.records import RunKey
+from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import LoopSettings, Merged, Server
 from fedcore.server.method import Sampler, Strategy
-from fedcore.sim.executors import Chained, Holding
+from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
-from fedcore.sim.fleet import CapabilityLaw, Fleet, Link, build_fleet
+from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure
 from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.types import ClientId, Executor, Params, TrainingSettings
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    ClientId,
+    Executor,
+    LocalUpdate,
+    Params,
+    SelectionTime,
+    TrainingSettings,
+)
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
 # earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
 AHEAD = 3
+
+
+class Simulated:
+    """An executor around another: what only a simulation asks of it.
+
+    Of clients that are loaded on demand, it keeps the samples of those who train in memory, and
+    lets go of all others. ``chained`` repeats a defect of the authors' code, to show what it does
+    (docs/deviations.md): in its first round the global model is a live reference to the model being
+    trained, so each client starts where the one before it ended. No preset sets it.
+    """
+
+    def __init__(
+        self, executor: Executor, clients: Mapping[ClientId, ClientData], *, chained: bool = False
+    ) -> None:
+        """Bind who trains, and what to do beside it; all else is handed on."""
+        self.selection = executor.selection
+        self.expect = executor.expect
+        self.close = executor.close
+        self._run = executor.run
+        self._lazy = clients if isinstance(clients, LazyClients) else None
+        self._chained = chained
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Train every assignment from ``params``."""
+        if self._lazy is not None:
+            self._lazy.hold(assignment.client_id for assignment in assignments)
+        if not self._chained or assignments[0].base_version > 0:
+            return self._run(params, assignments)
+        updates: list[LocalUpdate] = []
+        for assignment in assignments:
+            start = updates[-1].params if updates else params
+            updates += self._run(start, [assignment])
+        return updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +93,23 @@ def build_world(
     training = TrainingSettings(
         experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
     )
+    name, threads = experiment.executor, experiment.threads
     plain = choose_executor(
-        experiment.executor,
-        federation.task,
-        clients,
-        training,
-        threads=experiment.threads,
-        device=device,
+        name, federation.task, clients, training, threads=threads, device=device
     )
-    executor: Executor = Chained(plain) if experiment.first_round == "chained" else plain
-    if isinstance(clients, LazyClients):
-        executor = Holding(executor, clients)
-    sizes, sent = sizes_of(clients), model_bytes(federation.initial)
+    executor = Simulated(plain, clients, chained=experiment.first_round == "chained")
+    sizes = sizes_of(clients)
+    sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
     fleet = fleet_of(sizes, experiment, run, sent)
+    ahead = 0 if isinstance(clients, LazyClients) else AHEAD
     settings = LoopSettings(
-        epochs=experiment.epochs,
-        clients_per_round=experiment.clients_per_round,
-        seed=run.seed,
-        merges=experiment.rounds,
-        ahead=0 if isinstance(clients, LazyClients) else AHEAD,
+        experiment.epochs, experiment.clients_per_round, run.seed, experiment.rounds, ahead
     )
     clock = VirtualClock(executor, fleet.deadline, sent)
-    sampler = build_sampler(experiment)
     # The plain loop takes models that draw random numbers, whose order threads would change.
-    threads = 1 if isinstance(plain, SequentialExecutor) else experiment.threads
+    threads = 1 if isinstance(plain, SequentialExecutor) else threads
     return World(
-        Server(strategy, sampler, clock, fleet.profiles, sizes, settings),
+        Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads),
         federation.initial,
@@ -85,58 +118,69 @@ def build_world(
     )
 
 
-def model_bytes(params: Params) -> int:
-    """How much a client fetches, and sends back."""
-    return sum(value.numel() * value.element_size() for value in params.values())
+def simulate_rounds(
+    world: World, start: Snapshot | None = None
+) -> Generator[tuple[RoundRecord, ServerState], None, None]:
+    """Train round by round; yields a record and the server's state after each.
+
+    It goes on from what an earlier process saved, if there is a ``start``. Closed early, it drops
+    the work that was begun for later rounds.
+    """
+    if start is None:
+        state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
+    else:
+        state = from_snapshot(start, world.device, world.server.assign)
+    with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
+        rounds = world.server.run(state)
+        while True:
+            began, before = time.perf_counter(), copy.copy(world.executor.selection)
+            merged = next(rounds, None)
+            if merged is None:
+                return
+            yield _record(world, merged, began, before), merged.state
 
 
-def fleet_of(
-    sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey, sent: int = 0
-) -> Fleet:
-    """The fleet an experiment describes, the same for all its strategies; a model has ``sent``."""
-    law = CapabilityLaw(
-        experiment.capability, experiment.capability_std, experiment.capability_floor
-    )
-    link = Link(experiment.download or math.inf, experiment.upload or math.inf, sent)
-    return build_fleet(
-        sizes,
-        law=law,
-        stragglers=run.stragglers,
-        epochs=experiment.epochs,
-        seed=run.seed,
-        link=link,
+def _record(world: World, merged: Merged, began: float, before: SelectionTime) -> RoundRecord:
+    if world.device.type == "cuda":  # else what is left of the training would count as evaluation
+        torch.cuda.synchronize(world.device)
+    executed = time.perf_counter()
+    trained = world.measure.train(merged.state.params)
+    tested = world.measure.test(merged.state.params)
+    ended, chosen = time.perf_counter(), world.executor.selection
+    return RoundRecord(
+        number=merged.state.version,
+        seconds=merged.seconds,
+        deadline=world.deadline,
+        clients=merged.clients,
+        rejected=merged.rejected,
+        train_loss=trained.loss,
+        train_accuracy=trained.accuracy,
+        test_loss=tested.loss if tested else None,
+        test_accuracy=tested.accuracy if tested else None,
+        wall_seconds=ended - began,
+        training_seconds=merged.training_seconds,
+        selection_seconds=chosen.work - before.work,
+        waited_seconds=chosen.waited - before.waited,
+        evaluation_seconds=ended - executed,
     )
 
 
 def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
-    Args:
-        name: of the strategy, or its file.
-        experiment: all options.
-        proxy: what the model says can stand in for its gradients.
-        num_clients: of the whole fleet, for strategies that have to know.
+    ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
+    ``num_clients`` is the size of the fleet, for strategies that have to know.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars_of(experiment), "proxy": own, "num_clients": num_clients}
-    built: Strategy = plugins.build(
-        "strategy", name, Strategy, options=known, method=experiment.method
-    )
+    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
+    method = experiment.method
+    built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 
 def build_sampler(experiment: Experiment) -> Sampler:
     """Build the sampler that an experiment names."""
-    built: Sampler = plugins.build(
-        "sampler",
-        experiment.selection,
-        Sampler,
-        options=vars_of(experiment),
-        method=experiment.method,
-    )
+    name, method = experiment.selection, experiment.method
+    known = vars(experiment)
+    built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built
-
-
-def vars_of(experiment: Experiment) -> dict[str, Any]:
-    """All options of an experiment by name."""
-    return {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}

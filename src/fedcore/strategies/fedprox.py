@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fedcore.deadline import capacity
+from fedcore.deadline import capacity, caught_up
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
-from fedcore.strategies._catch_up import caught_up
 from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
 
 

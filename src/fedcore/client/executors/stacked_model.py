@@ -49,7 +49,7 @@ def by_module(task: Task) -> Form:
         if len(x) > 1:
             if probe is None:
                 return torch.vmap(task.logits)(dict(params), x), None
-            logits, inputs = torch.vmap(task.probed)(dict(params), x, probe)
+            logits, inputs = torch.vmap(task.forward)(dict(params), x, probe)
             return logits, inputs
         own = {name: value.squeeze(0) for name, value in params.items()}
         scores, entered = task.forward(own, x[0], None if probe is None else probe[0])
