@@ -97,7 +97,7 @@ def build(
     except (TypeError, ValueError) as error:
         raise BadOption(
             f"{kind} {name!r} cannot be built: {str(error).splitlines()[0]}; "
-            "its own options go by --method KEY=VALUE"
+            "see examples/, and --method KEY=VALUE for options of its own"
         ) from error
     if not isinstance(built, returns):
         raise BadOption(

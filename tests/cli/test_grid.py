@@ -252,7 +252,7 @@ def test_own_options_reach_the_plug_ins_that_take_them(own):
         ({"zzz": 1}, "there are most, share, width$"),
         (
             {"width": "x"},
-            "model '.*wide.py' cannot be built: .*; its own options go by --method",
+            "model '.*wide.py' cannot be built: .*; see examples/, and --method KEY=VALUE",
         ),
     ],
 )

@@ -12,6 +12,8 @@ import torch
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.records import RunKey
+from fedcore.server.clock import VirtualClock
+from fedcore.server.loop import LoopSettings, Server
 from fedcore.server.method import Draw, Sampler, Strategy
 from fedcore.server.state import ServerState, to_snapshot
 from fedcore.sim.federation import federation_from_model
@@ -78,6 +80,39 @@ def test_fedbuff_does_not_wait_for_the_slow(federation):
     waiting = run(federation, build_strategy("fedavg", SMALL, federation.proxy))
     assert sum(r.seconds for r, _ in buffered) < sum(r.seconds for r, _ in waiting)
     assert max(len(state.jobs) for _, state in buffered) == 2
+
+
+def test_fedbuff_refills_at_once_and_two_speeds_age_as_they_should():
+    """Jobs of 100 and 200 seconds that add 1 and 10 to the model; a merge for every answer.
+
+    At 100 client 0 brings 1 of age 0: w = 1. At 200 client 1, which began at version 0, brings
+    10 / √2; then client 0, which began at version 1, 1 / √2. At 300 client 0 brings 1 of age 0.
+    """
+
+    class Adding:
+        def run(self, params, assignments):
+            steps = {0: 1.0, 1: 10.0}
+            return [
+                LocalUpdate(a.client_id, {"w": params["w"] + steps[a.client_id]}, 10)
+                for a in assignments
+            ]
+
+    profiles = {0: ClientProfile(10, 1.0), 1: ClientProfile(10, 0.5)}
+    idle = Sampler(lambda asked: {c: 1 for c in asked.sizes if c not in asked.busy})
+    sizes = ClientSizes.of({0: 10, 1: 10})
+    server = Server(
+        by_hand(FEDBUFF, buffer=1),
+        idle,
+        VirtualClock(Adding(), 100.0),
+        profiles,
+        sizes,
+        LoopSettings(epochs=10, clients_per_round=2, seed=0, merges=4),
+    )
+    merges = list(server.run(ServerState({"w": torch.zeros(1)})))
+    assert [merged.seconds for merged in merges] == [100.0, 100.0, 0.0, 100.0]
+    found = [merged.state.params["w"].item() for merged in merges]
+    root = 2**0.5
+    assert found == pytest.approx([1, 1 + 10 / root, 1 + 11 / root, 2 + 11 / root])
 
 
 @pytest.mark.parametrize("stopped", [1, 3, 5])
