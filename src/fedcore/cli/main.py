@@ -115,10 +115,8 @@ app = typer.Typer(
 
 app.add_typer(data_app, name="data")
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="TOML file with any of these options; the command line wins."),
-]
+_file = "TOML file with any of these options; the command line wins."
+Config = Annotated[Path | None, typer.Option("--config", help=_file)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier job in --out.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job in --out.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures into --out.")]
@@ -160,9 +158,7 @@ def compare(
 def run(
     *,
     strategy: Annotated[str, typer.Option("--strategy", help="Which one; or a .py file.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="New folder for results; none: only a table.")
-    ] = None,
+    out: Path | None = typer.Option(None, help="New folder for results; none: only a table."),
     config: Config = None,
     overwrite: Overwrite = False,
     resume: Resume = False,
@@ -199,7 +195,7 @@ def list_everything() -> None:
 
 @app.callback(invoke_without_command=True)
 def version(
-    *, show: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False
+    *, show: bool = typer.Option(False, "--version", help="Show the version and exit.")
 ) -> None:
     """Show the version."""
     if show:
