@@ -6,7 +6,8 @@ import torch
 
 from fedcore.errors import BadRecord
 from fedcore.records import RunKey, Snapshot
-from fedcore.report.checkpoint import load, save
+from fedcore.report.output import load_checkpoint as load
+from fedcore.report.output import save_checkpoint as save
 
 RUN = RunKey("b", "fedcore", 30.0, 0)
 TENSORS = {

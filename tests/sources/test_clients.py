@@ -29,6 +29,11 @@ def test_of_clients_in_memory_sizes_are_counted(build_client):
     assert dict(sizes_of({7: build_client(3), 2: build_client(4)})) == {7: 3, 2: 4}
 
 
+def test_a_fleet_may_have_a_million_clients(build_client):
+    fleet = LazyClients([3] * 1_000_000, lambda client: build_client(3, seed=client))
+    assert (len(fleet), len(fleet[999_999])) == (1_000_000, 3)
+
+
 def test_only_those_that_are_held_are_kept_and_let_go_again(lazy, asked):
     lazy.hold([1, 2])
     assert lazy[1] is lazy[1]

@@ -31,8 +31,13 @@ def list_datasets(*, data_dir: DataDir = None) -> None:
     """List datasets, and whether their files are there."""
     table = Table("Name", "What it is", "Files", box=None, padding=(0, 2))
     for name in plugins.names("dataset"):
-        source = _source(name)
-        state = "none to fetch" if source is None else _state(source, data_dir)
+        state, source = "none to fetch", _source(name)
+        if source is not None:
+            found = {file: source.find(file, data_dir) for file in source.files}
+            sizes = [file.size for file, path in found.items() if path is None]
+            state = f"{len(sizes)} of {len(found)} missing, {sum(sizes) / 1e6:.1f} MB"
+            if not sizes:
+                state = f"in {found[source.files[0]].parent}"  # type: ignore[union-attr]
         table.add_row(name, plugins.summary("dataset", name), state)
     plain_console().print(table)
 
@@ -125,11 +130,3 @@ def _table_one(benchmark: _benchmark.Benchmark, sizes: list[int]) -> Table:
 
 def _source(name: str) -> _files.Source | None:
     return getattr(plugins.load("dataset", name), "SOURCE", None)
-
-
-def _state(source: _files.Source, data_dir: Path | None) -> str:
-    paths = [source.find(file, data_dir) for file in source.files]
-    sizes = [f.size for f, path in zip(source.files, paths, strict=True) if path is None]
-    if sizes or paths[0] is None:
-        return f"{len(sizes)} of {len(paths)} missing, {sum(sizes) / 1e6:.1f} MB"
-    return f"in {paths[0].parent}"

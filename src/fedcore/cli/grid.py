@@ -46,10 +46,9 @@ def run_grid(
     resume: bool = False,
     tell: Tell = lambda run, done: None,
 ) -> tuple[dict[str, Any], Runs]:
-    """Prepare, train and write; nothing is written before all options are known good.
+    """Prepare, train and write; gives the content of ``summary.json``, and all rounds.
 
-    Returns:
-        The content of ``summary.json``, and all rounds.
+    Nothing is written before all options are known good.
     """
     # Steps are small: a second thread inside one costs more than it brings. Clients are trained
     # side by side instead (--threads).
@@ -110,10 +109,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     )
     asked, there = experiment.clients_per_round, len(dataset.clients)
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
-        sentence = (
-            "clients_per_round is %d, but there are %d clients: all of them train in every round"
-        )
-        log.warning(sentence, asked, there)
+        few = f"clients_per_round is {asked}, but there are {there} clients"
+        log.warning("%s: all of them train in every round", few)
     federations = {
         seed: federation_from_model(dataset, experiment.model, seed, experiment.method)
         for seed in experiment.seed

@@ -1,8 +1,14 @@
-"""The ``fedcore`` command: its sub-commands, their help, and how errors are shown."""
+"""The ``fedcore`` command: its sub-commands, their help, and how errors are shown.
+
+Options of a job are made from the fields of ``Experiment``: one place per option.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
+import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +17,86 @@ from rich.table import Table
 
 from fedcore import plugins
 from fedcore.cli.data import data_app
-from fedcore.cli.options import experiment_from, flowing, with_experiment_options
+from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
 from fedcore.errors import BadOption, FedCoreError, Interrupted
 from fedcore.report.tables import plain_console
+from fedcore.sources.benchmark import benchmark_names, find
+from fedcore.values import convert, read_option, read_pairs
 from fedcore.version import __version__
+
+# Options of plug-ins' own: tables in TOML, KEY=VALUE here.
+TABLES = {
+    "data": "Further option of the dataset, e.g. --data clients=100; may be repeated.",
+    "method": "Own option of a strategy, selector or model, e.g. --method rho=0.5; the same.",
+}
+
+
+def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add every option of ``Experiment`` to a command that takes them as ``**given``.
+
+    The command gets only what was typed, so that a TOML file can hold the rest. One with an option
+    of its own for a strategy has none for several.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    without = "strategies" if "strategy" in signature.parameters else ""
+    added = [_parameter(name) for name in (*option_fields(), *TABLES) if name != without]
+    parameters = [*own, *added]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    command.__doc__ = flowing(command.__doc__ or "")
+    return command
+
+
+def flowing(text: str) -> str:
+    """A text whose paragraphs are one line each, for the terminal to break where it must."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+
+
+def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
+    """The experiment that a TOML file and the command line describe together."""
+    typed = {name: value for name, value in given.items() if value not in (None, [])}
+    from_file = read_toml(config) if config is not None else {}
+    hints = typing.get_type_hints(Experiment)
+    for name, value in typed.items():
+        if name in TABLES:
+            earlier = convert(name, from_file.get(name, {}), hints[name])
+            typed[name] = {**earlier, **read_pairs(name, value)}
+        elif hints[name] in (int, float):
+            typed[name] = read_option(name, value, hints[name])
+    return resolve({**from_file, **typed}, lambda name, preset: find(name).hyperparameters(preset))
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    flag = "--" + name.replace("_", "-")
+    kind: Any
+    if name in TABLES:
+        kind = Annotated[list[str] | None, typer.Option(flag, help=TABLES[name])]
+    else:
+        hint = typing.get_type_hints(Experiment)[name]
+        metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
+        option = typer.Option(
+            flag,
+            help=_help(name),
+            rich_help_panel=option_fields()[name].metadata["panel"],
+            metavar="PATH" if name == "data_dir" else metavars.get(hint, "LIST"),
+        )
+        kind = Annotated[(bool if hint is bool else str) | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _help(name: str) -> str:
+    """The help of an option, its choices and its default."""
+    field = option_fields()[name]
+    text: str = field.metadata["help"]
+    if choices := getattr(field.metadata["check"], "choices", ()):
+        text += f" One of: {', '.join(choices)}."
+    default = field.default if isinstance(field.default, tuple) else (field.default,)
+    texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in default)
+    shown = "by benchmark" if name in SET_BY_BENCHMARK else ",".join(texts).replace("None", "none")
+    return f"{text} [dim]\\[{shown}][/dim]"
+
 
 app = typer.Typer(
     name="fedcore",
@@ -33,10 +115,8 @@ app = typer.Typer(
 
 app.add_typer(data_app, name="data")
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="TOML file with any of these options; the command line wins."),
-]
+_file = "TOML file with any of these options; the command line wins."
+Config = Annotated[Path | None, typer.Option("--config", help=_file)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier job in --out.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job in --out.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures into --out.")]
@@ -78,9 +158,7 @@ def compare(
 def run(
     *,
     strategy: Annotated[str, typer.Option("--strategy", help="Which one; or a .py file.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="New folder for results; none: only a table.")
-    ] = None,
+    out: Path | None = typer.Option(None, help="New folder for results; none: only a table."),
     config: Config = None,
     overwrite: Overwrite = False,
     resume: Resume = False,
@@ -106,8 +184,6 @@ def run(
 @app.command(name="list")
 def list_everything() -> None:
     """List benchmarks, strategies, selectors, samplers and models."""
-    from fedcore.sources.benchmark import benchmark_names, find
-
     table = Table("Kind", "Name", "What it is", box=None, padding=(0, 2))
     for name in benchmark_names():
         table.add_row("benchmark", name, (find(name).module.__doc__ or "").split("\n")[0])
@@ -119,7 +195,7 @@ def list_everything() -> None:
 
 @app.callback(invoke_without_command=True)
 def version(
-    *, show: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False
+    *, show: bool = typer.Option(False, "--version", help="Show the version and exit.")
 ) -> None:
     """Show the version."""
     if show:

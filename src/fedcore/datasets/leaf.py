@@ -43,12 +43,8 @@ def load(
 ) -> FederatedDataset:
     """Read the files; users are clients 0, 1, ... in the order of the files.
 
-    Args:
-        seed: of the split, where the files have none.
-        data_dir: a folder or a file.
-        train: share of each user's samples that train, where the files have no split.
-        shape: of one input, as in ``1x28x28``; left out, as the files have it.
-        classes: how many; left out, one more than the largest label.
+    ``train`` is the share of each user's samples that train, where the files have no split; an
+    input has its own ``shape`` unless one is named; ``classes`` of 0 are as many as labels need.
     """
     if not isinstance(train, int | float) or not 0 < train <= 1:
         raise BadOption(f"train must be a share above 0 and at most 1, got {train}")

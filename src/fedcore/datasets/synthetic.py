@@ -68,7 +68,13 @@ def load(
     deviations); centre v ~ N(B, 1); W ~ N(u, 1), b ~ N(u, 1); x ~ N(v, diag(j^-1.2));
     y = argmax(xW + b). The first nine tenths of a client's shuffled samples train.
     """
-    _check(alpha, beta, clients, dimension, classes)
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise BadOption(f"{name} must be a number of at least 0, got {value!r}")
+    # Far beyond any use, and what still ends in a sentence and not in a failure of memory.
+    whole_number("clients", clients, 1, 1_000_000)
+    whole_number("dimension", dimension, 1, 10_000)
+    whole_number("classes", classes, 2, 10_000)
     # The legacy generator, because the paper's numbers come from it.
     draw = np.random.RandomState(seed)
     sizes = draw.lognormal(4, 2, clients).astype(int) + 50
@@ -91,13 +97,3 @@ def load(
         held_out.append((inputs[cut:], labels[cut:]))
     test = ClientData(*map(torch.cat, zip(*held_out, strict=True)))
     return FederatedDataset(train, test, classes)
-
-
-def _check(alpha: float, beta: float, clients: int, dimension: int, classes: int) -> None:
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if not isinstance(value, int | float) or not 0 <= value < float("inf"):
-            raise BadOption(f"{name} must be a number of at least 0, got {value!r}")
-    # Far beyond any use, and what still ends in a sentence and not in a failure of memory.
-    whole_number("clients", clients, 1, 1_000_000)
-    whole_number("dimension", dimension, 1, 10_000)
-    whole_number("classes", classes, 2, 10_000)

@@ -1,25 +1,32 @@
 """The folder a job writes: rounds as they come, a checkpoint, and the summary at the end.
 
 Randomness is named by round (``seeding``), so all that a run needs to go on is the server's state
-after its last round.
+after its last round. A checkpoint is NumPy's npz, read without pickle, with a checksum of its
+content. Arrays ``tensor/NAME`` are a snapshot's tensors; ``run``, ``round`` and ``meta`` say whose
+it is and hold the rest as JSON. A type that NumPy lacks, such as bfloat16, is stored as whole
+numbers of its size, and ``meta`` names it.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from fedcore.config import Experiment
-from fedcore.errors import BadOption
+from fedcore.errors import BadOption, BadRecord
 from fedcore.history import summary
 from fedcore.records import RoundRecord, RunKey, Snapshot
-from fedcore.report import checkpoint
-from fedcore.report.checkpoint import partial_of
 from fedcore.report.records import Runs, read_runs, to_lines, to_row
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
@@ -29,6 +36,8 @@ PICTURES = (
     *("round_lengths.png", "client_times.png"),
 )
 CHECKPOINT_EVERY = 5.0  # seconds
+TENSOR = "tensor/"
+VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
 
@@ -75,7 +84,7 @@ class OutputFolder:
         version: an option that the job does not name had the effect of its default. ``runs`` are
         those of the job, in their order.
         """
-        before = json.loads(json.dumps(dataclasses.asdict(Experiment())))
+        before = json.loads(json.dumps(asdict(Experiment())))
         try:
             before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
@@ -118,7 +127,7 @@ class OutputFolder:
         done = len(self.runs.get(run, []))
         if done in (0, rounds):
             return done, None
-        owner, number, snapshot = checkpoint.load(self.path / CHECKPOINT) or (None, 0, None)
+        owner, number, snapshot = load_checkpoint(self.path / CHECKPOINT) or (None, 0, None)
         if owner != run or number > done:  # of another run, or of rounds whose lines are gone
             number, snapshot = 0, None
         del self.runs[run][number:]
@@ -132,7 +141,7 @@ class OutputFolder:
         with (self.path / ROUNDS).open("a", encoding="utf-8") as file:
             file.write(line)
         if time.monotonic() - self._saved > CHECKPOINT_EVERY:
-            checkpoint.save(self.path / CHECKPOINT, run, record.number, snapshot())
+            save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
 
     def finish(self) -> dict[str, Any]:
@@ -148,8 +157,66 @@ class OutputFolder:
         _write(self.path / ROUNDS, text)
 
 
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it takes its place, so that nobody ever sees half of it."""
+    return path.with_name(f"{path.stem}.partial{path.suffix}")
+
+
 def _write(path: Path, text: str) -> None:
-    """Replace a file in one step, so that nobody ever sees half of it."""
-    partial = partial_of(path)
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    partial_of(path).write_text(text, encoding="utf-8")
+    partial_of(path).replace(path)
+
+
+def save_checkpoint(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:
+    """Replace the checkpoint at ``path`` in one step."""
+    arrays: dict[str, Any] = {TENSOR + k: _to_array(v) for k, v in snapshot.tensors.items()}
+    types = {k: str(v.dtype).removeprefix("torch.") for k, v in snapshot.tensors.items()}
+    arrays["run"] = np.array(json.dumps(asdict(run)))
+    arrays["round"] = np.array(number)
+    arrays["meta"] = np.array(json.dumps({"types": types, "values": dict(snapshot.meta)}))
+    arrays["check"] = np.array(_digest(arrays))
+    np.savez(partial_of(path), **arrays)
+    partial_of(path).replace(path)
+
+
+def load_checkpoint(path: Path) -> tuple[RunKey, int, Snapshot] | None:
+    """Which run, how many of its rounds, and the state after them; None without a checkpoint."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+        number = int(arrays["round"])
+        if "meta" not in arrays:  # versions before 0.2 wrote parameters only, as param/NAME
+            tensors = {k: torch.from_numpy(v) for k, v in arrays.items() if k.startswith("param/")}
+            values = {"version": number, "jobs": []}
+        else:
+            if str(arrays.pop("check")) != _digest(arrays):
+                raise ValueError("its content is not what was written")
+            meta = json.loads(str(arrays["meta"]))
+            tensors = {
+                k: torch.from_numpy(arrays[TENSOR + k]).view(getattr(torch, kind))
+                for k, kind in meta["types"].items()
+            }
+            values = meta["values"]
+        return RunKey(**json.loads(str(arrays["run"]))), number, Snapshot(tensors, values)
+    except FileNotFoundError:
+        return None
+    except Exception as error:  # whatever zip, NumPy or JSON say to a file that is not one of ours
+        raise BadRecord(f"{str(path)!r} is damaged ({error}); delete it and resume again") from None
+
+
+def _to_array(tensor: Tensor) -> NDArray[Any]:
+    tensor = tensor.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:
+        return tensor.view(VIEWS[tensor.element_size()]).numpy()
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """A hash of names, types, shapes and bytes."""
+    found = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {arrays[name].shape} ".encode())
+        found.update(array.reshape(-1).view(np.uint8).data)
+    return found.hexdigest()

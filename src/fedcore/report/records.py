@@ -26,13 +26,10 @@ T = TypeVar("T")
 
 CLIENT = {"client_id": "client", "seconds": "time"}  # names in a line that are other ones there
 MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
-REAL_TIME = {
-    f"{part}_seconds": f"wall_{part}_seconds"
-    for part in ("training", "selection", "waited", "evaluation")
-}
-REAL_TIME["wall_seconds"] = "wall_seconds"
-# Numbers that may be missing.
-OPTIONAL = {*MEASURED, "coreset_budget", "coreset_size", "gradient_error", "full_gradient_error"}
+PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
+REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
+ERRORS = ("gradient_error", "full_gradient_error")
+OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
@@ -135,7 +132,7 @@ def _check(row: Row, before: int) -> int:
 def _client_row(client: ClientRecord, deadline: float) -> Row:
     row = {CLIENT.get(field, field): value for field, value in asdict(client).items()}
     row |= {"path": str(client.path), "time": client.seconds / deadline}
-    row |= {name: _finite(row[name]) for name in ("gradient_error", "full_gradient_error")}
+    row |= {name: _finite(row[name]) for name in ERRORS}
     if not row["fell_back"]:
         del row["fell_back"]  # hardly ever true, and lines are long
     return row

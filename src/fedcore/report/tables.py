@@ -35,14 +35,13 @@ FAULTS = {
     "fell_back": "took plain draws in place of {}, where their selector failed",
 }
 BAR = 40  # characters of the longest
-WIDE = 1000  # characters, for files and pipes: a table there takes the room it needs
 
 
 def plain_console(*, stderr: bool = False) -> Console:
     """A console that prints what it is given: a path such as ``run[red]`` stays as it is."""
     console = Console(stderr=stderr, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = WIDE
+        console.width = 1000  # in files and pipes a table takes the room it needs
     return console
 
 
@@ -56,11 +55,7 @@ def strategy_title(name: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and what it counts.
-
-    >>> counted(1, "round"), counted(2, "round")
-    ('1 round', '2 rounds')
-    """
+    """A number and what it counts: 1 round, 2 rounds."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -85,8 +80,8 @@ def remarks(results: Sequence[Result]) -> Iterator[str]:
 
 def _finding(cells: Cells) -> str:
     """How accurate those are whose rounds all ended on time, and what the others take: medians."""
-    found = {s: _median("final_test_accuracy", runs) for s, runs in cells.items()}
-    accuracy = {s: value for s, value in found.items() if value is not None}
+    found = {s: _values("final_test_accuracy", runs) for s, runs in cells.items()}
+    accuracy = {s: statistics.median(values) for s, values in found.items() if values}
     told = {s: f"{strategy_title(s)} {100 * value:.1f} %" for s, value in accuracy.items()}
     late = [s for s in told if any(run["max_round_time"] > 1 for run in cells[s])]
     on_time = sorted(told.keys() - late, key=lambda s: -accuracy[s])
@@ -99,14 +94,13 @@ def _finding(cells: Cells) -> str:
         how = "level with" if ahead < LEVEL else f"{100 * ahead:.1f} points ahead of"
         parts.append(f"{strategy_title(first)} is {how} {strategy_title(second)}")
     for strategy in late:
-        length = _median("mean_round_time", cells[strategy])
+        length = statistics.median(_values("mean_round_time", cells[strategy]))
         parts.append(f"late: {told[strategy]}, in rounds of {length:.1f} deadlines")
     return "; ".join(parts)
 
 
-def _median(name: str, runs: Sequence[Result]) -> float | None:
-    values = [run[name] for run in runs if run[name] is not None]
-    return statistics.median(values) if values else None
+def _values(name: str, runs: Sequence[Result]) -> list[float]:
+    return [run[name] for run in runs if run[name] is not None]
 
 
 def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
@@ -137,8 +131,7 @@ def _by_level(results: Sequence[Result]) -> dict[tuple[str, float], Cells]:
 
 
 def _cell(name: str, runs: Sequence[Result]) -> Text:
-    values = [run[name] for run in runs if run[name] is not None]
-    if not values:
+    if not (values := _values(name, runs)):
         return Text("-")
     style = "bold red" if name.endswith("round_time") and max(values) > 1 else ""
     if name == "max_round_time":  # of all seeds: a deadline is missed or it is not
@@ -152,11 +145,7 @@ def _cell(name: str, runs: Sequence[Result]) -> Text:
 
 
 def doubling_bins(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(least, most, clients) of bins that double, since sizes follow a power law: 1, 2-3, 4-7, ...
-
-    >>> doubling_bins([1, 5, 7])
-    [(1, 1, 1), (2, 3, 0), (4, 7, 2)]
-    """
+    """(least, most, clients) of bins that double, for sizes follow a power law: 1, 2-3, 4-7."""
     places = [size.bit_length() for size in sizes]
     return [
         (1 << place >> 1, (1 << place) - 1, places.count(place))

@@ -38,9 +38,8 @@ class Benchmark:
         load = self.module.load
         for key in options:
             if key in OWN:
-                raise BadOption(
-                    f"data must not hold {key!r}, which is an option itself: {OWN[key]}"
-                )
+                use = OWN[key]
+                raise BadOption(f"data must not hold {key!r}, which is an option itself: {use}")
             if not plugins.taken(load, {key: 0}):
                 accepted = [name for name in plugins.keywords(load) if name not in OWN]
                 raise BadOption(plugins.unknown("data option", key, accepted, see=""))
@@ -53,12 +52,12 @@ class Benchmark:
                 raise
             why = f"{type(error).__name__}: {error}"
             raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error
-        if not isinstance(dataset, FederatedDataset):
-            raise BadData(
-                f"load of dataset {self.name!r} must return a fedcore FederatedDataset, "
-                f"got a {type(dataset).__name__}"
-            )
-        return dataset
+        if isinstance(dataset, FederatedDataset):
+            return dataset
+        raise BadData(
+            f"load of dataset {self.name!r} must return a fedcore FederatedDataset, "
+            f"got a {type(dataset).__name__}"
+        )
 
 
 def find(name: str) -> Benchmark:

@@ -1,7 +1,4 @@
-"""Clients whose samples are loaded when asked for, and sizes that are known before that.
-
-So the memory of a simulation follows the cohort of a round, and not the fleet.
-"""
+"""Clients that are loaded when asked for, so that memory follows the cohort, not the fleet."""
 
 from __future__ import annotations
 
@@ -54,14 +51,7 @@ class ClientSizes(Mapping[ClientId, int]):
 
 
 class LazyClients(Mapping[ClientId, ClientData]):
-    """Clients 0 to n - 1 whose samples are loaded, or generated, when somebody asks for them.
-
-    >>> import torch
-    >>> blank = lambda client: ClientData(torch.zeros(3, 2), torch.zeros(3, dtype=torch.long))
-    >>> fleet = LazyClients([3] * 1_000_000, blank)
-    >>> len(fleet), len(fleet[999_999])
-    (1000000, 3)
-    """
+    """Clients 0 to n - 1 whose samples are loaded, or generated, when somebody asks for them."""
 
     def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], ClientData]) -> None:
         """Sizes are at least one; ``load`` gives a client's samples, the same at every call.

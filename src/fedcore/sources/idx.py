@@ -27,11 +27,8 @@ Rows = NDArray[np.int64]
 
 def source(folder: str, digests: dict[str, tuple[int, str]], *origins: str) -> Source:
     """The four files of a dataset in this format; ``digests`` are size and MD5, unpacked."""
-    files = [
-        DataFile(name, size, md5, tuple(f"{origin}/{name}.gz" for origin in origins))
-        for name, (size, md5) in digests.items()
-    ]
-    return Source(folder, tuple(files))
+    urls = {name: tuple(f"{origin}/{name}.gz" for origin in origins) for name in digests}
+    return Source(folder, tuple(DataFile(name, *digests[name], urls[name]) for name in digests))
 
 
 def load(
