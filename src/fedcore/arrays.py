@@ -100,17 +100,6 @@ def as_samples(
     return ClientData(x, y, rows)
 
 
-def check_samples(owner: str, data: ClientData, num_classes: int) -> None:
-    """Refuse samples that no model of ``num_classes`` classes can train on."""
-    if len(data) == 0:
-        raise BadData(f"{owner} has no samples; leave it out")
-    if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
-        raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those samples")
-    for label in (int(data.labels.min()), int(data.labels.max())):
-        if not 0 <= label < num_classes:
-            raise BadData(f"{owner} has label {label}; labels must be 0 to {num_classes - 1}")
-
-
 def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> None:
     """Refuse inputs of another sample shape or type than the ``first``, naming their owner."""
     if inputs.shape[1:] != first.shape[1:] or inputs.dtype != first.dtype:
@@ -173,10 +162,7 @@ def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:
-    """Refuse a loader that leaves samples out, or whose order is not that of its dataset.
-
-    Weights would count too few samples, or indices would name others.
-    """
+    """Refuse a loader that leaves out samples, which weights count, or that changes their order."""
     sampler: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     streamed = isinstance(loader.dataset, IterableDataset)
     dropped = loader.drop_last or getattr(sampler, "drop_last", False)

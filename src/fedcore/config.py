@@ -112,7 +112,6 @@ class Experiment:
     threads: int = _training(
         0, "Threads that train clients side by side; 0 is one per core.", at_least(0, 1024)
     )
-
     evaluate_samples: int = _training(
         0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
     )
@@ -137,7 +136,6 @@ class Experiment:
         0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
     )
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
-
     download: float = _fleet(
         0.0, "Bytes per second that a client's link brings in; 0: no limit.", at_least(0)
     )
@@ -183,7 +181,6 @@ class Experiment:
         "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",
         at_least(1),
     )
-
     selection_price: float = _method(
         0.0,
         "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
@@ -227,11 +224,10 @@ def resolve(
 
     What the dataset sets are ``hyperparameters`` of (benchmark, preset).
     """
-    known = Experiment.__dataclass_fields__
-    for key in given:
-        if key not in known:
-            raise BadOption(plugins.unknown("option", key, known, see="fedcore compare --help"))
     hints = typing.get_type_hints(Experiment)
+    for key in given:
+        if key not in hints:
+            raise BadOption(plugins.unknown("option", key, hints, see="fedcore compare --help"))
     typed = {key: convert(key, value, hints[key]) for key, value in given.items()}
     preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)

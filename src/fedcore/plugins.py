@@ -114,8 +114,8 @@ def check_taken(
 
     Options of the experiment are ``reserved``, and so none of their own.
     """
-    built = (getattr(load(kind, name), "build", None) for kind, name in takers)
-    makers = [make for make in built if make is not None]
+    modules = (load(kind, name) for kind, name in takers)
+    makers = [module.build for module in modules if hasattr(module, "build")]
     for key in method:
         if not any(taken(make, {key: 0}) for make in makers):
             found = (p for make in makers for p in inspect.signature(make).parameters.values())

@@ -37,10 +37,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One round, from merge to merge: how long it took and how good the model is after it.
-
-    None is what nobody measured.
-    """
+    """One round, from merge to merge: its length, and how good its model is; None: not measured."""
 
     number: int
     seconds: float

@@ -33,14 +33,28 @@ class Task:
     """
 
     def __init__(self, model: nn.Module, head: str | None = None, *, averaged: bool = True) -> None:
-        """Check that the model can be averaged, if it is to be, and find its last linear layer."""
+        """Refuse what has no values yet, or cannot be trained and ``averaged`` if it is to be."""
         buffers = [name for name, _ in model.named_buffers()]
         if averaged and buffers:
             raise BadOption(
                 f"model has buffers ({buffers[0]}), which federated averaging does not average; "
                 "use a layer without running statistics, such as GroupNorm"
             )
-        _check_parameters(model, trained=averaged)
+        for name, parameter in model.named_parameters():
+            if is_lazy(parameter):
+                raise BadOption(
+                    f"model has a parameter without a shape yet ({name}); call the model once on a "
+                    "batch, or use a layer that is not lazy"
+                )
+            if parameter.is_meta:
+                raise BadOption(
+                    f"model has a parameter on the meta device ({name}); load its values"
+                )
+            if averaged and not bool(torch.isfinite(parameter).all()):
+                raise BadOption(
+                    f"model has NaN or infinity in a parameter ({name}) before training; "
+                    "initialise it anew, or load an earlier state"
+                )
         linear = {n: module for n, module in model.named_modules() if isinstance(module, nn.Linear)}
         if head is not None and head not in linear:
             raise BadOption(f"head must name one of the linear layers {list(linear)}, got {head!r}")
@@ -159,23 +173,6 @@ def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
             f"{len(batch)} samples"
         )
     return scores.shape[1]
-
-
-def _check_parameters(model: nn.Module, *, trained: bool) -> None:
-    """Refuse parameters without values, and a start that no training can leave."""
-    for name, parameter in model.named_parameters():
-        if is_lazy(parameter):
-            raise BadOption(
-                f"model has a parameter without a shape yet ({name}); call the model once on a "
-                "batch, or use a layer that is not lazy"
-            )
-        if parameter.is_meta:
-            raise BadOption(f"model has a parameter on the meta device ({name}); load its values")
-        if trained and not bool(torch.isfinite(parameter).all()):
-            raise BadOption(
-                f"model has NaN or infinity in a parameter ({name}) before training; "
-                "initialise it anew, or load an earlier state"
-            )
 
 
 def _check_passes(passes: list[HeadPass], batch: int) -> None:

@@ -261,10 +261,7 @@ class Executor(Protocol):
         """Prepare for what a later round will ask; it changes the time, never an answer."""
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train every assignment from ``params``.
-
-        Answers come in the same order, on the device of ``params``; no client is in it twice.
-        """
+        """Train each from ``params``, and answer in order, on its device; no client comes twice."""
 
     def close(self) -> None:
         """Drop what has not begun, and wait for nothing; no more is asked after this."""

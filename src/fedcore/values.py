@@ -95,11 +95,7 @@ def time_limit(name: str, value: Any) -> float | None:
 
 
 def read_number(text: str, kind: type[int] | type[float]) -> Any:
-    """The number that ``text`` spells, in the digits 0 to 9; -0 is 0.
-
-    Raises:
-        ValueError: If it spells none.
-    """
+    """The number that ``text`` spells, in the digits 0 to 9; -0 is 0, and none a ValueError."""
     if not text.isascii():  # int() and float() also read the digits of other scripts
         raise ValueError(text)
     return kind(text) + 0

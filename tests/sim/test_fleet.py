@@ -31,7 +31,7 @@ def test_the_deadline_by_hand():
 @pytest.mark.parametrize("share", [0, -1, 100, 130])
 def test_an_impossible_share_is_refused(share):
     with pytest.raises(BadOption, match=f"got {share}"):
-        fleet(stragglers=share)
+        Experiment(stragglers=(share,))
 
 
 def test_speeds_have_the_papers_mean_and_variance_and_none_is_too_slow():

@@ -28,7 +28,7 @@ class Adding:
 @pytest.mark.parametrize(("version", "expected"), [(0, [1.0, 5.0, 21.0]), (1, [1.0, 4.0, 16.0])])
 def test_only_the_first_round_is_chained_each_to_the_one_before_it(version, expected):
     assignments = [Assignment(client, SIT_OUT, version, 0) for client in range(3)]
-    updates = Simulated(Adding(), {}, chained=True).run({"w": torch.tensor(0.0)}, assignments)
+    updates = Simulated(Adding(), chained=True).run({"w": torch.tensor(0.0)}, assignments)
     assert [update.params["w"].item() for update in updates] == expected
 
 
@@ -55,7 +55,7 @@ def test_who_trains_is_held_and_nobody_else():
 
 def test_everything_else_is_handed_on():
     inner = Adding()
-    outer = Simulated(inner, {})
+    outer = Simulated(inner)
     outer.expect([])
     outer.close()
     assert inner.told == ["expect", "close"]

@@ -25,7 +25,7 @@ from fedcore.errors import BadData, BadOption
 from fedcore.task import Task, count_classes
 from fedcore.threads import one_thread_each
 from fedcore.types import Coreset, Params
-from fedcore.values import time_limit, whole_number
+from fedcore.values import one_of, time_limit, whole_number
 
 Gradients = Tensor | NDArray[Any] | Metric
 
@@ -166,8 +166,7 @@ def coreset_for(
         batch_size: of the forward passes.
         **options: of ``select_coreset``.
     """
-    if proxy not in PROXIES:
-        raise BadOption(f"proxy must be one of {', '.join(PROXIES)}, got {proxy!r}")
+    one_of(*PROXIES)("proxy", proxy)
     whole_number("budget", budget, 1)  # before the pass, which takes a while
     size = whole_number("batch_size", batch_size, 1)
     if proxy == STATIC:
@@ -193,11 +192,9 @@ def coreset_for(
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[Params]:
-    """The model in evaluation mode, and the parameters and buffers it computes with.
-
-    Buffers are copies, so a layer that writes to its own leaves the model's alone.
-    """
+    """The model in evaluation mode, and the parameters and buffers it computes with."""
     modes = [(module, module.training) for module in model.modules()]
+    # Copies, so that a layer that writes to its own leaves the model's alone.
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         model.eval()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcore import plugins
-from fedcore.arrays import as_samples, check_alike, check_samples
+from fedcore.arrays import as_samples, check_alike
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.clients import LazyClients
@@ -52,11 +52,9 @@ def federation_from_model(
 
 
 def count_scores(model: nn.Module, sample: Tensor) -> int:
-    """How many classes a model scores, found by trying a copy of it on a batch of one ``sample``.
-
-    A copy, because a model may change when it is called, and not as in training, because some
-    layers then need more than one sample.
-    """
+    """How many classes a model scores, found by trying it on a batch of one ``sample``."""
+    # A copy, because a model may change when it is called, and not as in training, because some
+    # layers then need more than one sample.
     with torch.no_grad():
         return count_classes(copy.deepcopy(model).eval(), sample)
 
@@ -90,7 +88,15 @@ def check_dataset(
     def checked(number: ClientId | None, data: ClientData) -> ClientData:
         owner = "the test set" if number is None else f"client {number}"
         data = as_samples(owner, data, floating)
-        check_samples(owner, data, classes)
+        if len(data) == 0:
+            raise BadData(f"{owner} has no samples; leave it out")
+        if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
+            raise BadData(
+                f"{owner} has NaN or infinity among its inputs; clean or drop those samples"
+            )
+        for label in (int(data.labels.min()), int(data.labels.max())):
+            if not 0 <= label < classes:
+                raise BadData(f"{owner} has label {label}; labels must be 0 to {classes - 1}")
         check_alike(owner, data.x, f"client {first}", example)
         return data
 

@@ -15,7 +15,6 @@ from fedcore.records import RunKey
 from fedcore.seeding import stream
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
-from fedcore.values import percentages
 
 
 class Profiles(Mapping[ClientId, ClientProfile]):
@@ -55,19 +54,15 @@ def fleet_of(
     """Give every client a capability, the same for all strategies, and set τ by the stragglers."""
     known = ClientSizes.of(sizes)
     speeds = _capabilities(known.counts.astype(float), experiment, run.seed)
-    links = experiment.download or math.inf, experiment.upload or math.inf
-    profiles = Profiles(known, speeds, *links)
+    down, up = experiment.download or math.inf, experiment.upload or math.inf
+    profiles = Profiles(known, speeds, down, up)
     return Fleet(profiles, deadline(profiles, run.stragglers, experiment.epochs, model_bytes))
 
 
 def deadline(
     profiles: Mapping[ClientId, ClientProfile], stragglers: float, epochs: int, model_bytes: int = 0
 ) -> float:
-    """τ: the (100 - s)-th percentile of E·m^i / c^i, so that the slowest s % miss it.
-
-    Sending the model is part of a client's time, where links have a limit.
-    """
-    percentages("stragglers", (stragglers,))
+    """τ: the (100 - s)-th percentile of E·m^i / c^i + transfer, so that the slowest s % miss it."""
     seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
     full = np.fromiter(seconds, float, len(profiles))
     return float(np.percentile(full, 100 - stragglers))

@@ -110,8 +110,5 @@ def _check_arguments(
 
 def _first_sample(clients: Mapping[ClientId, Any], floating: torch.dtype) -> Tensor | None:
     """A batch of one input; None where no client has any, which is refused later, by name."""
-    for number in clients:
-        sample = as_samples(f"client {number}", clients[number], floating).take(slice(0, 1))[0]
-        if len(sample):
-            return sample
-    return None
+    every = (as_samples(f"client {number}", clients[number], floating) for number in clients)
+    return next((data.take(slice(0, 1))[0] for data in every if len(data)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -23,16 +23,7 @@ from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure
 from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    ClientId,
-    Executor,
-    LocalUpdate,
-    Params,
-    SelectionTime,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
 # earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
@@ -49,14 +40,14 @@ class Simulated:
     """
 
     def __init__(
-        self, executor: Executor, clients: Mapping[ClientId, ClientData], *, chained: bool = False
+        self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
         """Bind who trains, and what to do beside it; all else is handed on."""
         self.selection = executor.selection
         self.expect = executor.expect
         self.close = executor.close
         self._run = executor.run
-        self._lazy = clients if isinstance(clients, LazyClients) else None
+        self._lazy = lazy
         self._chained = chained
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
@@ -97,11 +88,12 @@ def build_world(
     plain = choose_executor(
         name, federation.task, clients, training, threads=threads, device=device
     )
-    executor = Simulated(plain, clients, chained=experiment.first_round == "chained")
+    lazy = clients if isinstance(clients, LazyClients) else None
+    executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
     sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
     fleet = fleet_of(sizes, experiment, run, sent)
-    ahead = 0 if isinstance(clients, LazyClients) else AHEAD
+    ahead = AHEAD if lazy is None else 0
     settings = LoopSettings(
         experiment.epochs, experiment.clients_per_round, run.seed, experiment.rounds, ahead
     )
@@ -131,13 +123,10 @@ def simulate_rounds(
     else:
         state = from_snapshot(start, world.device, world.server.assign)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
-        rounds = world.server.run(state)
-        while True:
-            began, before = time.perf_counter(), copy.copy(world.executor.selection)
-            merged = next(rounds, None)
-            if merged is None:
-                return
+        began, before = time.perf_counter(), copy.copy(world.executor.selection)
+        for merged in world.server.run(state):
             yield _record(world, merged, began, before), merged.state
+            began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
 def _record(world: World, merged: Merged, began: float, before: SelectionTime) -> RoundRecord:
@@ -180,7 +169,6 @@ def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: i
 
 def build_sampler(experiment: Experiment) -> Sampler:
     """Build the sampler that an experiment names."""
-    name, method = experiment.selection, experiment.method
-    known = vars(experiment)
+    name, known, method = experiment.selection, vars(experiment), experiment.method
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built

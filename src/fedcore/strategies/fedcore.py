@@ -46,22 +46,17 @@ def build(
     look = Phase(1, forward_price=forward_price)
 
     def on_coreset(
-        client: ClientProfile,
-        deadline: float,
-        epochs: int,
-        *before: float,
-        stand_in: str = proxy,
-        shorten: bool = False,
+        client: ClientProfile, deadline: float, epochs: int, *before: float, static: bool = False
     ) -> tuple[Phase, ...]:
         """Epochs on the coreset that fits after what has the prices ``before``, if one does."""
         prices = (*before, selection_price)
         budget, times = coreset_budget(
-            client, deadline, epochs, prices, coreset_epochs, shorten=shorten
+            client, deadline, epochs, prices, coreset_epochs, shorten=static
         )
         if budget == 0:
             return ()
-        weights = Weighting(weighting)
-        spec = CoresetSpec(budget, selector, stand_in, weights, selection_price, own)
+        stand_in = STATIC if static else proxy
+        spec = CoresetSpec(budget, selector, stand_in, Weighting(weighting), selection_price, own)
         return (Phase(times, spec),)
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
@@ -89,8 +84,7 @@ def build(
             return (), Path.SAT_OUT
         way = "static-coreset" if (below_one_pass, proxy) == ("auto", STATIC) else below_one_pass
         if way == "static-coreset" and not by_losses:  # 4.4 a): inputs need no pass of the model
-            only = on_coreset(client, deadline, epochs, stand_in=STATIC, shorten=True)
-            return only, Path.STATIC_CORESET
+            return on_coreset(client, deadline, epochs, static=True), Path.STATIC_CORESET
         if way != "random":  # 4.4 b): gradients of the last layer alone
             rest = on_coreset(client, deadline, epochs, forward_price)
             if rest:
