@@ -14,7 +14,7 @@ import torch
 from benchmarks.coreset.machine import describe
 from benchmarks.selectors.settings import Setting, settings, train
 from fedcore import plugins
-from fedcore.client.gradient_error import full_gradient_error
+from fedcore.client.job import full_gradient_error
 from fedcore.client.schedule import Samples
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.coreset.machine import describe
 from benchmarks.selectors.settings import BATCH, Setting, settings
-from fedcore.client.gradient_error import full_gradient_error
+from fedcore.client.job import full_gradient_error
 from fedcore.client.schedule import Samples, schedule
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.build import build_coreset

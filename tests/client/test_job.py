@@ -68,7 +68,7 @@ def test_everything_then_a_coreset_by_its_gradients():
     job, choices = a_job(Phase(1), Phase(3, BY_GRADIENTS), num_samples=130)
     first = job.next(PARAMS)
     assert isinstance(first, Train)
-    assert (len(first.tape), first.watch, first.first_epoch) == (33, True, 33)
+    assert (len(first.tape.index), first.watch, first.first_epoch) == (33, True, 33)
     assert choices.begun == [(0, None)]
     # 130 samples in batches of 4 are 33 steps, an eighth of which is 4.1.
     now = {name: value + 1 for name, value in PARAMS.items()}
@@ -80,7 +80,7 @@ def test_everything_then_a_coreset_by_its_gradients():
     assert not torch.equal(watched.weight, now["weight"])
     assert choices.taken == [0]  # who rests does not wait yet
     second = job.next(PARAMS)
-    assert (len(second.tape), second.watch, second.first_epoch) == (3, False, 0)
+    assert (len(second.tape.index), second.watch, second.first_epoch) == (3, False, 0)
     assert sorted(second.tape.index[0].tolist()) == [0, 1, 2, 3]
     assert job.next(PARAMS) is None
 

@@ -26,7 +26,7 @@ def generator(seed=0):
 def test_an_epoch_meets_every_sample_once(size, epochs, batch, seed):
     tape = schedule(Samples.everything(size), epochs, batch, generator(seed))
     steps = -(-size // batch)
-    assert len(tape) == epochs * steps
+    assert len(tape.index) == epochs * steps
     for epoch in range(epochs):
         rows = slice(epoch * steps, (epoch + 1) * steps)
         real = tape.coefficient[rows] > 0
@@ -53,7 +53,7 @@ def expected_step(weighting, batch_size, draws=4000):
     tape = schedule(samples, draws, batch_size, generator(1))
     mean = np.zeros(5)
     np.add.at(mean, tape.index, tape.coefficient)
-    return mean / len(tape), weights / weights.sum()
+    return mean / len(tape.index), weights / weights.sum()
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5])

@@ -76,9 +76,9 @@ class Coresets:
         if self._workers is None:
             return
         pairs = [(one, phase) for one in assignments for phase in range(len(one.plan.phases))]
-        for assignment, phase in sorted(pairs, key=lambda pair: -self._missing(*pair)):
-            if self._missing(assignment, phase):
-                self._ahead(self._workers, assignment, phase)
+        for pair in sorted(pairs, key=lambda pair: -self._missing(*pair)):
+            if self._missing(*pair):
+                self.begin(*pair)
 
     def missing(self, assignment: Assignment) -> int:
         """Samples among which this has to wait for a choice, of those made of inputs."""
@@ -90,16 +90,21 @@ class Coresets:
 
         ``watched`` are gradients from the phase before, if they were collected.
         """
-        choose = self._choice(assignment, phase, watched)
         spec = assignment.plan.phases[phase].coreset
         if spec is None:
-            return choose
-        if self._workers is None or (assignment.client_id, spec) in self._kept:
+            return partial(Samples.everything, len(self._clients[assignment.client_id]))
+        choose, key = self._choice(assignment, spec, watched), (assignment.client_id, spec)
+        if self._workers is None or key in self._kept:
             return lambda: self._waited(lambda: self._worked(choose))
-        if self._missing(assignment, phase):
-            running = self._ahead(self._workers, assignment, phase)
-        else:
-            running = self._submit(self._workers, choose)
+        running = self._expected.get(key)
+        if running is None:
+            # A thread that never asked for its number of threads gets the number set last, by
+            # whomever; asking now keeps what the workers set away from the training.
+            torch.get_num_threads()
+            running = self._workers.submit(self._worked, choose)
+            if self._missing(assignment, phase):
+                self._expected[key] = running
+                running.add_done_callback(lambda _: self._expected.pop(key, None))
         return lambda: self._waited(running.result)
 
     def close(self) -> None:
@@ -114,16 +119,12 @@ class Coresets:
             return 0
         return 0 if (client, spec) in self._kept else len(self._clients[client])
 
-    def _choice(self, assignment: Assignment, phase: int, watched: Watched | None) -> Choose:
+    def _choice(self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None) -> Choose:
         """What chooses, on any thread; what lies on a device is fetched by this one."""
-        data = self._clients[assignment.client_id]
-        spec = assignment.plan.phases[phase].coreset
-        if spec is None:
-            return partial(Samples.everything, len(data))
         if asks_nothing_of_the_model(spec):
             return partial(self._by_inputs, assignment, spec)
         try:
-            candidates = _candidates(data, spec, watched)
+            candidates = _candidates(self._clients[assignment.client_id], spec, watched)
         except NotFinite:
             # The model has diverged here, and the answer will be left out of the average. It
             # is given all the same, after as many steps, so that the others' are not lost.
@@ -153,24 +154,6 @@ class Coresets:
                 oldest = next(iter(self._kept))
                 self._kept_samples -= len(self._kept.pop(oldest).indices)
         return samples
-
-    def _ahead(
-        self, workers: ThreadPoolExecutor, assignment: Assignment, phase: int
-    ) -> Future[Samples]:
-        """Begin a choice that is kept, or find it under way."""
-        key = (assignment.client_id, assignment.plan.phases[phase].coreset)
-        running = self._expected.get(key)
-        if running is None:
-            running = self._submit(workers, self._choice(assignment, phase, None))
-            self._expected[key] = running
-            running.add_done_callback(lambda _: self._expected.pop(key, None))
-        return running
-
-    def _submit(self, workers: ThreadPoolExecutor, choose: Choose) -> Future[Samples]:
-        # A thread that never asked for its number of threads gets the number set last, by whom-
-        # ever; asking now keeps what the workers set away from the training.
-        torch.get_num_threads()
-        return workers.submit(self._worked, choose)
 
     def _worked(self, choose: Choose) -> Samples:
         began = time.thread_time()
@@ -203,18 +186,17 @@ def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
 
 
 def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Candidates:
-    losses = None if watched is None else watched.gradients.losses.cpu()
-    return Candidates(_space(data, spec, watched), labels=data.labels.cpu(), losses=losses)
-
-
-def _space(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Metric:
+    space: Metric
     if spec.proxy == NONE:
-        return Euclidean(torch.zeros(len(data), 1))
-    if spec.proxy == STATIC:
-        return Euclidean(data.take(slice(None))[0].cpu().reshape(len(data), -1))
-    if watched is None:
+        space = Euclidean(torch.zeros(len(data), 1))
+    elif spec.proxy == STATIC:
+        space = Euclidean(data.take(slice(None))[0].cpu().reshape(len(data), -1))
+    elif watched is None:
         raise BadOption(GRADIENTS_FIRST)
-    return space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias).cpu()
+    else:
+        space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias).cpu()
+    losses = None if watched is None else watched.gradients.losses.cpu()
+    return Candidates(space, labels=data.labels.cpu(), losses=losses)
 
 
 def _build(

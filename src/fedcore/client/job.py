@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from fedcore.client.coresets import GRADIENTS_FIRST, Coresets, Watched, asks_nothing_of_the_model
-from fedcore.client.gradient_error import full_gradient_error
 from fedcore.client.schedule import BatchSchedule, Samples, schedule
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.task import Task
+from fedcore.task import Task, sample_losses
 from fedcore.types import (
     Assignment,
     ClientData,
@@ -31,7 +30,8 @@ from fedcore.types import (
     TrainingSettings,
 )
 
-LOOK_CHUNK = 128  # samples of a forward-only pass at a time: it changes no result
+# Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
+LOOK_CHUNK, MEASURE_CHUNK = 128, 256
 
 # A client whose coreset is being chosen rests for this share of the steps of one epoch, ready or
 # not. Were it to go on as soon as the choice is there, timing would say who is stepped together
@@ -123,7 +123,7 @@ class Job:
             first_epoch = 0 if before.steps else -(-len(samples.indices) // batch_size)
             met = int((tape.coefficient[:first_epoch] > 0).sum())
             self._answer = replace(
-                before, steps=before.steps + len(tape), loss_count=before.loss_count + met
+                before, steps=before.steps + len(tape.index), loss_count=before.loss_count + met
             )
             yield Train(tape, _yields_gradients(phases, number), first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
@@ -135,7 +135,7 @@ class Job:
         return self._watched(head_gradients(self._task, self._params, batches))
 
     def _watched(self, gradients: HeadGradients) -> Watched:
-        """With the last layer's weight, copied: parameters may move on in place."""
+        """With a copy of the last layer's weight: parameters may move on in place."""
         weight = self._task.head_weight(self._params).detach().clone()
         return Watched(gradients, weight, self._task.head_has_bias)
 
@@ -154,11 +154,7 @@ class Job:
 
 
 def _yields_gradients(phases: Sequence[Phase], number: int) -> bool:
-    """Whether the coreset of the phase after ``number`` is chosen by gradients of this one.
-
-    Raises:
-        BadOption: If it does not meet every sample once, which is what one gradient each takes.
-    """
+    """Whether the coreset of the next phase goes by gradients of this one, one of each sample."""
     following = phases[number + 1].coreset if number + 1 < len(phases) else None
     needed = following is not None and not asks_nothing_of_the_model(following)
     if needed and (phases[number].coreset is not None or phases[number].epochs != 1):
@@ -185,3 +181,24 @@ def loss_sums(losses: Tensor) -> Tensor:
     """(Σ L, Σ L²) over the last axis, in float64: [..., 2]."""
     exact = losses.double()
     return torch.stack([exact.sum(-1), exact.square().sum(-1)], dim=-1)
+
+
+def full_gradient_error(task: Task, params: Params, data: ClientData, samples: Samples) -> float:
+    """ε on the whole model (Assumption A.3): ||Σ_j ∇L_j - Σ_k δ_k ∇L_k|| / ||Σ_j ∇L_j||."""
+
+    def gradient(own: Samples) -> Tensor:
+        """Σ δ ∇L, all parameters in one vector."""
+        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+        total = torch.zeros(sum(value.numel() for value in params.values()), dtype=torch.float64)
+        for start in range(0, len(own.indices), MEASURE_CHUNK):
+            part = slice(start, start + MEASURE_CHUNK)
+            x, y = data.take(torch.from_numpy(own.indices[part]))
+            losses = sample_losses(task.logits(leaves, x), y)
+            loss = (torch.from_numpy(own.weights[part]).to(losses) * losses).sum()
+            found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+            total += torch.cat([one.flatten() for one in found]).double().cpu()
+        return total
+
+    whole = gradient(Samples.everything(len(data)))
+    norm = float(whole.norm())
+    return float((whole - gradient(samples)).norm()) / norm if norm > 0 else 0.0

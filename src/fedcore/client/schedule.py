@@ -44,9 +44,6 @@ class BatchSchedule:
     index: NDArray[np.int64]
     coefficient: NDArray[np.float32]
 
-    def __len__(self) -> int:
-        return len(self.index)
-
 
 def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generator) -> BatchSchedule:
     """Shuffle ``samples`` anew for every epoch and cut them into batches."""

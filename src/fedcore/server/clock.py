@@ -23,13 +23,8 @@ class Arrival:
 class Clock(Protocol):
     """Where jobs are while they are in flight, and how long they take."""
 
-    @property
-    def deadline(self) -> float:
-        """τ, seconds a round may last."""
-
-    @property
-    def now(self) -> float:
-        """Seconds since the last merge."""
+    deadline: float  # τ, seconds a round may last
+    now: float  # seconds since the last merge
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
@@ -72,7 +67,7 @@ class VirtualClock:
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
-        """Jobs that have not been answered, in the order in which they were handed out."""
+        """Those in the queue, each with its answer if that is known."""
         jobs = (replace(job, answer=self._answers.get(n)) for _, n, job in self._queue)
         return tuple(sorted(jobs, key=lambda job: job.sequence))
 
@@ -113,11 +108,10 @@ class VirtualClock:
 
     def restart(self, *, cancel: bool = False) -> None:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
-        left = [] if cancel else [(at - self.now, job) for at, _, job in self._queue]
-        self._queue = [(at, job.sequence, replace(job, arrives=at)) for at, job in left]
-        heapq.heapify(self._queue)
-        self._answers = {s: a for s, a in self._answers.items() if not cancel}
-        self.now = 0.0
+        left = [] if cancel else [replace(j, arrives=at - self.now) for at, _, j in self._queue]
+        answers = {} if cancel else self._answers
+        self.now, self._queue, self._answers = 0.0, [], answers
+        self.send(left)
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
@@ -128,10 +122,7 @@ class VirtualClock:
         return job.profile.seconds(work, self._model_bytes)
 
     def _train(self, version: int) -> None:
-        jobs = [
-            job
-            for job in self.in_flight
-            if job.assignment.base_version == version and job.answer is None
-        ]
+        waiting = [job for job in self.in_flight if job.answer is None]
+        jobs = [job for job in waiting if job.assignment.base_version == version]
         updates = self._executor.run(jobs[0].base, [job.assignment for job in jobs])
         self._answers.update({j.sequence: u for j, u in zip(jobs, updates, strict=True)})

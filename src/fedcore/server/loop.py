@@ -26,21 +26,13 @@ from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalU
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What a server asks for.
+    """What a server asks for."""
 
-    Attributes:
-        epochs: E, of every client.
-        clients_per_round: K, jobs that are out at most unless the strategy says otherwise.
-        seed: of all random streams.
-        merges: how many there will be.
-        ahead: merges whose cohorts are announced to who trains before their time comes.
-    """
-
-    epochs: int
-    clients_per_round: int
+    epochs: int  # E, of every client
+    clients_per_round: int  # K, jobs that are out at most unless the strategy says otherwise
     seed: int
     merges: int
-    ahead: int = 0
+    ahead: int = 0  # merges whose cohorts are announced to who trains before their time comes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +92,12 @@ class Server:
         pace, clock = self._strategy.pace, self._clock
         alarm = None if pace.alarm is None else pace.alarm * clock.deadline
         merging, memory = self._strategy.merge(state), state.sampler
-        records: list[tuple[int, ClientRecord]] = []
         answers = rejected = 0
         rang, trained = False, 0.0
         self._draws, self._starts = 0, Counter()
         self._look_ahead(state.version)
-        records += self._hand_out(state, memory)
-        while True:
-            action = pace.decide(Situation(answers, len(clock), rang))
-            if action is not Action.WAIT:
-                break
+        records = self._hand_out(state, memory)
+        while (action := pace.decide(Situation(answers, len(clock), rang))) is Action.WAIT:
             if pace.refill_at_once:
                 records += self._hand_out(state, memory)
             if len(clock) == 0:  # nothing will happen any more
@@ -150,17 +138,17 @@ class Server:
             cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
         self._draws += 1
         jobs, sat_out = [], []
-        for client, copies in cohort.items():
+        for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
             shift = self._strategy.shift(state, client)
             told, profile = self.assign(client, state.version, self._starts[client], shift)
             self._starts[client] += 1
-            job = Job(told, profile, copies, state.params, self._handed_out)
-            self._handed_out += 1
+            job = Job(told, profile, copies, state.params, sequence)
             if told.plan.phases:
                 jobs.append(job)
             else:
                 nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
-                sat_out.append((job.sequence, _record(Arrival(job, nothing))))
+                sat_out.append((sequence, _record(Arrival(job, nothing))))
+        self._handed_out += len(cohort)
         self._clock.send(jobs)
         return sat_out
 
@@ -171,7 +159,8 @@ class Server:
     def _look_ahead(self, version: int) -> None:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""
         ahead = self._settings.ahead
-        if not ahead or self._sampler.looks_back or not self._strategy.pace.synchronous:
+        fixed = self._sampler.observe is None and self._strategy.pace.synchronous
+        if not ahead or not fixed:
             return
         for later in range(version, min(version + ahead + 1, self._settings.merges)):
             if later in self._drawn_ahead:
@@ -185,11 +174,7 @@ class Server:
 
 
 def checked(plan: LocalPlan) -> LocalPlan:
-    """A strategy's plan, if it can be followed; strategies may come from anybody.
-
-    Raises:
-        BadOption: If it is none, or asks for less than one epoch or one sample.
-    """
+    """A strategy's plan, if it can be followed; strategies may come from anybody."""
     if not isinstance(plan, LocalPlan):
         raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
     for phase in plan.phases:

@@ -45,10 +45,8 @@ class RunningMean:
         self._state = state
         self._total = 0.0
         # float64, so that the order of the answers cannot show in a float32 result
-        self._sums = {
-            name: torch.zeros_like(value, dtype=torch.float64)
-            for name, value in state.params.items()
-        }
+        exact = torch.float64
+        self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
 
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""

@@ -7,6 +7,7 @@ into checkpoints: a run that goes on is the run that never stopped.
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,18 +51,14 @@ def when_all_answered(seen: Situation) -> Action:
 class Pace:
     """When the server merges, and when it hands out new jobs.
 
-    Attributes:
-        decide: asked after every event. Where nobody is in flight, and so nothing can happen any
-            more, the server merges what it has.
-        refill_at_once: hand out new jobs after every answer; otherwise only after a merge.
-        concurrency: jobs that are out at most; None: the clients of a round.
-        alarm: rings so many deadlines after a merge; None: never.
+    ``decide`` is asked after every event. Where nobody is in flight, and so nothing can happen any
+    more, the server merges what it has.
     """
 
     decide: Callable[[Situation], Action] = when_all_answered
-    refill_at_once: bool = False
-    concurrency: int | None = None
-    alarm: float | None = None
+    refill_at_once: bool = False  # hand out new jobs after every answer, not only after a merge
+    concurrency: int | None = None  # jobs that are out at most; None: the clients of a round
+    alarm: float | None = None  # rings so many deadlines after a merge; None: never
 
     @property
     def synchronous(self) -> bool:
@@ -120,27 +117,16 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What a sampler is asked: ``count`` of the clients that are idle.
-
-    Attributes:
-        count: how many.
-        version: of the model that they will start from.
-        again: how many draws were made from that version before.
-        seed: of the experiment.
-        sizes: samples of each client.
-        profiles: what the server knows of each client.
-        busy: clients that have not answered yet.
-        memory: what ``Sampler.observe`` made of the answers so far.
-    """
+    """What a sampler is asked: ``count`` of the clients that are idle."""
 
     count: int
-    version: int
+    version: int  # of the model that they will start from
     seed: int
     sizes: ClientSizes
     profiles: Mapping[ClientId, ClientProfile]
-    again: int = 0
-    busy: frozenset[ClientId] = frozenset()
-    memory: Params = field(default_factory=dict)
+    again: int = 0  # how many draws were made from that version before
+    busy: frozenset[ClientId] = frozenset()  # who has not answered yet
+    memory: Params = field(default_factory=dict)  # what ``Sampler.observe`` made of the answers
 
     def generator(self) -> Generator:
         """The random stream of this draw; it knows nothing of the strategy."""
@@ -154,27 +140,16 @@ class Draw:
 
     def cohort(self, places: Sequence[int]) -> Cohort:
         """The clients at these places, and how often each was drawn."""
-        drawn: dict[ClientId, int] = {}
-        for place in places:
-            client = self.sizes.ids[place]
-            drawn[client] = drawn.get(client, 0) + 1
-        return drawn
+        return Counter(self.sizes.ids[place] for place in places)
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Who takes part: a draw, and what is remembered of answers for the next one.
+    """Who takes part: a draw, by its argument alone, and what is remembered of answers for it.
 
-    Attributes:
-        draw: gives a cohort; by its argument alone.
-        observe: (memory, answer, sizes) -> memory with the answer in it, which has its losses and
-            its seconds. None: the sampler does not look back, so it can be asked rounds ahead.
+    ``observe`` is (memory, answer, sizes) -> memory with the answer in it, which has its losses and
+    its seconds. None: the sampler does not look back, so it can be asked rounds ahead.
     """
 
     draw: Callable[[Draw], Cohort]
     observe: Callable[[Params, LocalUpdate, ClientSizes], Params] | None = None
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether a draw depends on answers."""
-        return self.observe is not None

@@ -15,46 +15,27 @@ from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Para
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work that a client was given and has not answered yet.
-
-    Attributes:
-        assignment: what it was told.
-        profile: who it is.
-        copies: how often it was drawn.
-        base: the model it starts from.
-        sequence: how many were asked before it; of two that answer at once, it comes first.
-        arrives: seconds from the last merge to its answer, once a virtual clock has it.
-        answer: what the client will answer, where that is known before it is due.
-    """
+    """Work that a client was given and has not answered yet."""
 
     assignment: Assignment
     profile: ClientProfile
-    copies: int
-    base: Params
-    sequence: int
-    arrives: float | None = None
-    answer: LocalUpdate | None = None
+    copies: int  # how often it was drawn
+    base: Params  # the model it starts from
+    sequence: int  # how many were asked before it: of two that answer at once, they come first
+    arrives: float | None = None  # seconds from the last merge on, once a virtual clock has it
+    answer: LocalUpdate | None = None  # where it is known before it is due
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The model, and all that strategy and sampler have to remember.
-
-    Attributes:
-        params: w, the global model.
-        version: how many merges made it.
-        tensors: a strategy's own, by name.
-        clients: what a strategy keeps of clients, as far as it has met them.
-        sampler: a sampler's memory, by name.
-        jobs: what is in flight.
-    """
+    """The model w, and all that strategy and sampler have to remember."""
 
     params: Params
-    version: int = 0
-    tensors: Params = field(default_factory=dict)
-    clients: Mapping[ClientId, Params] = field(default_factory=dict)
-    sampler: Params = field(default_factory=dict)
-    jobs: tuple[Job, ...] = ()
+    version: int = 0  # how many merges made it
+    tensors: Params = field(default_factory=dict)  # a strategy's own
+    clients: Mapping[ClientId, Params] = field(default_factory=dict)  # what it keeps of each
+    sampler: Params = field(default_factory=dict)  # a sampler's memory
+    jobs: tuple[Job, ...] = ()  # what is in flight
 
 
 def to_snapshot(state: ServerState) -> Snapshot:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import torch
 
 from fedcore.client.executors.linear import LinearExecutor, one_layer_of
-from fedcore.client.executors.memory import keep_freed_memory
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
@@ -64,8 +63,6 @@ def choose_executor(
         example = next(iter(clients.values()))
         block = block_size(task, example, settings.batch_size, device)
         if block is not None:
-            if block == 1 and device.type == "cpu":
-                keep_freed_memory()  # steps of large networks allocate megabytes
             return VectorisedExecutor(
                 task, clients, settings, device=device, block=block, threads=threads
             )

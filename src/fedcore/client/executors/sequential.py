@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.job import Job, Train, loss_sums
-from fedcore.client.schedule import BatchSchedule
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
@@ -58,34 +57,24 @@ def train_plainly(
     while (now := job.next(params, seen)) is not None:
         if isinstance(now, Train):
             params, losses, seen = _walk(task, params, rule, data, now)
-            job.note_losses(loss_sums(losses))
+            if now.first_epoch:
+                job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
     return job.answer(params)
 
 
 def _walk(
     task: Task, params: Params, rule: StepRule, data: ClientData, now: Train
-) -> tuple[Params, Tensor, HeadGradients | None]:
-    """Take the steps of a tape; gives the losses of its first epoch, and what was watched."""
-    first_losses = [torch.empty(0, device=data.y.device)]
-    parts: list[HeadGradients] = []
-    order: list[Tensor] = []
-    for number in range(len(now.tape)):
-        batch, chosen = _batch(data, now.tape, number)
-        params, losses, seen = step(task, params, batch, rule, watch=now.watch)
-        if number < now.first_epoch:
-            first_losses.append(losses)
-        if seen is not None:
-            parts.append(seen)
-            order.append(chosen)
+) -> tuple[Params, list[Tensor], HeadGradients | None]:
+    """Take the steps of a tape; gives the losses of each, and what was watched."""
+    losses, parts, order = [], [], []
+    for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
+        real = coefficient > 0  # the rest is padding
+        chosen = torch.from_numpy(index[real])
+        x, y = data.take(chosen)
+        batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
+        params, own, seen = step(task, params, batch, rule, watch=now.watch)
+        losses.append(own)
+        order.append(chosen)
+        parts += [] if seen is None else [seen]
     # One epoch on everything meets every sample once: put the rows back in sample order.
-    gradients = HeadGradients.gather(parts, torch.cat(order)) if now.watch else None
-    return params, torch.cat(first_losses), gradients
-
-
-def _batch(data: ClientData, tape: BatchSchedule, number: int) -> tuple[Batch, Tensor]:
-    """The real rows of step ``number``, and which samples they are."""
-    real = tape.coefficient[number] > 0
-    chosen = torch.from_numpy(tape.index[number][real])
-    coefficient = torch.from_numpy(tape.coefficient[number][real])
-    x, y = data.take(chosen)
-    return Batch(x, y, coefficient.to(x.device)), chosen
+    return params, losses, HeadGradients.gather(parts, torch.cat(order)) if parts else None

@@ -43,8 +43,7 @@ class Tape:
 class _Recorded:
     """A step that reads its place on a tape from a counter, and leaves its losses beside it."""
 
-    rows: Tensor
-    coefficient: Tensor
+    tape: Tape
     losses: Tensor
     counter: Tensor
     replay: Step
@@ -85,7 +84,7 @@ class Steps:
         pulls = [one.plan.prox_mu for one in assignments]
         shifts = [one.shift for one in assignments]
         self._kind = (set(scales) != {1.0}, any(pulls), any(one is not None for one in shifts))
-        self._width = self._rounded(len(assignments))
+        self._width = rounded_up(len(assignments)) if self._record else len(assignments)
         self._reserve(params, shifted=self._kind[2])
         for name, value in params.items():
             self._anchor[name].copy_(value)
@@ -107,7 +106,7 @@ class Steps:
         chosen = torch.tensor(slots, device=self._pool.device)
         for value in (*self._stack.values(), *self._shift.values(), self._scale, self._mu):
             value[: len(slots)] = value[chosen]
-        self._width = self._rounded(len(slots))
+        self._width = rounded_up(len(slots)) if self._record else len(slots)
 
     def run(self, tape: Tape, watch: int | None) -> tuple[Tensor, list[HeadGradients]]:
         """Walk a tape of at most ``LONGEST_RUN`` steps.
@@ -127,18 +126,15 @@ class Steps:
         if kind not in self._recorded:
             self._recorded[kind] = self._record_step(batch, watch)
         recorded = self._recorded[kind]
-        recorded.rows[:steps, :clients].copy_(tape.rows)
-        recorded.coefficient[:steps, :clients].copy_(tape.coefficient)
-        recorded.coefficient[:steps, clients:].zero_()
+        recorded.tape.rows[:steps, :clients].copy_(tape.rows)
+        recorded.tape.coefficient[:steps, :clients].copy_(tape.coefficient)
+        recorded.tape.coefficient[:steps, clients:].zero_()
         recorded.counter.zero_()
         for _ in range(steps):
             seen = recorded.replay()
-            if seen is not None:
-                shown.append(_copied(seen, clients * batch))
+            if seen is not None:  # copied: the next replay writes over it
+                shown.append(HeadGradients.gather([rows_of(seen, slice(clients * batch))]))
         return recorded.losses[:steps, :clients].clone(), shown
-
-    def _rounded(self, clients: int) -> int:
-        return rounded_up(clients) if self._record else clients
 
     def _reserve(self, params: Params, *, shifted: bool) -> None:
         """Have room for as many slots as are asked for; what is recorded holds old addresses."""
@@ -203,7 +199,7 @@ class Steps:
             return seen
 
         replay = self._graph_of(at_counter) if self._capture else at_counter
-        return _Recorded(rows, coefficient, losses, counter, replay)
+        return _Recorded(Tape(rows, coefficient), losses, counter, replay)
 
     def _graph_of(self, step: Step) -> Step:
         """Record ``step``. Its tape is all zeros by now, so trying it out moves nothing."""
@@ -230,8 +226,6 @@ class Steps:
         return replay
 
 
-def _copied(seen: HeadGradients, rows: int) -> HeadGradients:
-    """A copy without the slots that hold no client: the next replay writes over the original."""
-    return HeadGradients(
-        seen.residuals[:rows].clone(), seen.inputs[:rows].clone(), seen.losses[:rows].clone()
-    )
+def rows_of(seen: HeadGradients, rows: slice | Tensor) -> HeadGradients:
+    """What some of the rows showed."""
+    return HeadGradients(seen.residuals[rows], seen.inputs[rows], seen.losses[rows])

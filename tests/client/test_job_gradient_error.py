@@ -3,14 +3,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.client import gradient_error as module
-from fedcore.client.gradient_error import full_gradient_error
+from fedcore.client import job as module
+from fedcore.client.job import full_gradient_error
 from fedcore.client.schedule import Samples
 from fedcore.task import Task
 
 
 def test_by_autograd_of_the_two_sums(build_client, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 5)
+    monkeypatch.setattr(module, "MEASURE_CHUNK", 5)
     client = build_client(13)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     task = Task(model)
