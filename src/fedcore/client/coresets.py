@@ -7,6 +7,7 @@ them, where the compiled solver beats a GPU at a client's size as well.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -179,10 +180,12 @@ class Coresets:
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
     """Whether a coreset can be had without a pass of the model over the samples."""
-    if spec.proxy == NONE:
-        return True
-    needs_losses = getattr(plugins.load("selector", spec.selector), "NEEDS_LOSSES", False)
-    return spec.proxy == STATIC and not needs_losses
+    return spec.proxy == NONE or (spec.proxy == STATIC and not _needs_losses(spec.selector))
+
+
+@functools.cache  # a file of a user's own is not read anew for every phase of every client
+def _needs_losses(selector: str) -> bool:
+    return bool(getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False))
 
 
 def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Candidates:
