@@ -138,7 +138,8 @@ def convert(name: str, value: Any, kind: Any) -> Any:
             found.append(read_number(part, single) if spelled else _only(single, part))
         return tuple(found)
     except (TypeError, ValueError, OverflowError):
-        shown = f"an empty part in {value!r}" if listed and repr(part) == "''" else repr(part)
+        empty = listed and isinstance(part, str) and not part
+        shown = f"an empty part in {value!r}" if empty else repr(part)
         raise BadOption(f"{name} must be {expected}, got {shown}") from None
 
 
