@@ -104,8 +104,8 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
             best[count] = min(best.get(count, measured), measured)
         torch.set_num_threads(cores)
 
-    # The plain loop goes first, as it runs by itself, and once more in turns with ours: a heap that
-    # ours has grown may help it, too. The ratio is to itself.
+    # What ours asks of the process (client/executors/by_name.py) helps the plain loop too. So that
+    # goes first, as it runs by itself, and once more in turns with ours; the ratio is to itself.
     alone: dict[int, Spent] = {}
     beside: dict[int, Spent] = {}
     for _ in range(turns):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedcore.client.executors import by_name
 from fedcore.client.executors.by_name import block_size, choose_device, choose_executor
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.sequential import SequentialExecutor
@@ -68,3 +69,13 @@ def test_devices(monkeypatch):
     assert choose_device("auto", "compiled").type == "cpu"
     with pytest.raises(BadOption, match="runs on the CPU"):
         choose_device("cuda", "compiled")
+
+
+@pytest.mark.parametrize(("width", "asked"), [(300, 1), (2, 0)])
+def test_memory_is_kept_where_large_networks_are_trained(build_client, monkeypatch, width, asked):
+    by_name._keep_freed_memory()  # runs everywhere, also where it can do nothing
+    calls = []
+    monkeypatch.setattr(by_name, "_keep_freed_memory", lambda: calls.append(1))
+    layers = nn.Linear(3, width), nn.ReLU(), nn.Linear(width, width), nn.Linear(width, 2)
+    choose("vectorised", nn.Sequential(*layers), build_client())
+    assert len(calls) == asked

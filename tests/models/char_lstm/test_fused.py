@@ -5,8 +5,7 @@ import logging
 import pytest
 import torch
 
-from fedcore.models.char_lstm import fused
-from fedcore.models.char_lstm.stacked import plain_lstm, stacked_lstm
+from fedcore.models.char_lstm import fused, plain_lstm, stacked_lstm
 
 pytest.importorskip("triton", reason="Triton is not installed (no wheel for this system)")
 
@@ -91,6 +90,6 @@ def test_the_model_takes_either_way_with_one_result(monkeypatch):
     windows = torch.randint(9, (2, 3, 5), generator=draw).to(DEVICE)
     answers = []
     for fit in (True, False):
-        monkeypatch.setattr("fedcore.models.char_lstm.stacked.fits", lambda *_, fit=fit: fit)
+        monkeypatch.setattr("fedcore.models.char_lstm.fits", lambda *_, fit=fit: fit)
         answers.append(stacked_lstm(stack, windows, None)[0])
     assert torch.allclose(*answers, atol=2e-6)

@@ -1,6 +1,6 @@
 import torch
 
-from fedcore.models.char_lstm.stacked import plain_lstm
+from fedcore.models.char_lstm import plain_lstm
 
 
 def test_a_stack_of_layers_is_that_of_pytorch():

@@ -1,7 +1,6 @@
 import torch
 
-from fedcore.models.cnn import ImageClassifier
-from fedcore.models.cnn.stacked import convolve, patches, single_cnn, stacked_cnn
+from fedcore.models.cnn import ImageClassifier, convolve, patches, single_cnn, stacked_cnn
 from fedcore.task import Task
 
 

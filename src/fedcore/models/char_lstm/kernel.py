@@ -35,20 +35,14 @@ def _tanh(x):
 
 @triton.jit
 def _gathered(
-    total, states, weight, rows, depth_total, batch, wide, DEPTH: tl.constexpr, HOW: tl.constexpr
-):
-    """``total`` [rows, wide] + states [rows, depth_total] times weight [wide, depth_total]ᵀ."""
-    for first in range(0, depth_total, DEPTH):
+    total, states, weight, known, rows, wide,
+    H: tl.constexpr, DEPTH: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    """``total`` [rows, wide] + states [rows, H] times weight [wide, H]ᵀ; DEPTH divides H."""
+    for first in range(0, H, DEPTH):
         depth = first + tl.arange(0, DEPTH)
-        inside = depth < depth_total
-        own = tl.load(
-            states + rows[:, None] * depth_total + depth[None, :],
-            mask=(rows < batch)[:, None] & inside[None, :],
-            other=0.0,
-        )
-        turned = tl.load(
-            weight + wide[None, :] * depth_total + depth[:, None], mask=inside[:, None], other=0.0
-        )
+        own = tl.load(states + rows[:, None] * H + depth[None, :], mask=known, other=0.0)
+        turned = tl.load(weight + wide[None, :] * H + depth[:, None])
         total = tl.dot(own, turned, total, input_precision=HOW)
     return total
 
@@ -81,12 +75,12 @@ def forward_wave(
         total = tl.load(at_gates, mask=known, other=0.0)
         before = (place * (length + 1) + time) * batch * H
         weight = hidden_weight + place * 4 * H * H
-        total = _gathered(total, states + before, weight, rows, H, batch, wide, DEPTH, HOW)
+        total = _gathered(total, states + before, weight, known, rows, wide, H, DEPTH, HOW)
         if layer > 0:
             lower = place - clients
             below = states + (lower * (length + 1) + time + 1) * batch * H
             weight = input_weight + lower * 4 * H * H
-            total = _gathered(total, below, weight, rows, H, batch, wide, DEPTH, HOW)
+            total = _gathered(total, below, weight, known, rows, wide, H, DEPTH, HOW)
         is_cell_input = (column % 4 == 2)[None, :]
         active = tl.where(is_cell_input, _tanh(total), _sigmoid(total))
         tl.store(at_gates, active, mask=known)
