@@ -110,7 +110,7 @@ def compare(count: int, stage: str, share: float, target: int) -> dict[str, obje
         "target": target,
         "objective ratio": round(statistics.mean(ours) / statistics.mean(theirs), 5),
         "spread of theirs": round((max(theirs) - min(theirs)) / statistics.mean(theirs), 5),
-        "floor ms": round(all_distances_ms(count, metric.points.shape[1]), 2),
+        "floor ms": round(all_distances_ms(count, metric.factors[0].shape[1]), 2),
         "certified": round(answer.certified, 3),
         "path": answer.path,
     }

@@ -34,7 +34,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> list[dict[str, object]]:
             {
                 "n": count,
                 "k": k,
-                "dimensions": metric.points.shape[1],
+                "dimensions": metric.factors[0].shape[1],
                 "stage": stage,
                 "sampled s": round(seconds[0], 2),
                 "exact s": round(seconds[1], 2),

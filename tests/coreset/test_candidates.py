@@ -13,7 +13,7 @@ def test_taking_some_keeps_what_is_known_of_them():
     assert len(some) == 2
     assert some.labels.tolist() == [1, 1]
     assert some.losses.tolist() == [3, 1]
-    assert torch.equal(some.space.points, points[[3, 1]])
+    assert torch.equal(some.space.factors[0], points[[3, 1]])
     assert some.start is None
 
 

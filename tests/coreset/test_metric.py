@@ -37,7 +37,7 @@ def test_outer_product_distances_are_those_of_the_written_out_gradients(bias):
 
 def test_zero_residuals_make_equal_gradients_whatever_the_inputs():
     metric = OuterProduct(np.zeros((2, 3)), RNG.normal(size=(2, 5)))
-    assert torch.equal(metric.inputs[0], metric.inputs[1])
+    assert torch.equal(metric.factors[1][0], metric.factors[1][1])
 
 
 @pytest.mark.parametrize("shape", [(10, 512), (90, 256), (20, 5)])
@@ -45,14 +45,14 @@ def test_the_residual_metric_keeps_distances_in_no_more_dimensions_than_classes(
     residuals = RNG.normal(size=(12, shape[0])).astype(np.float32)
     weight = RNG.normal(size=shape).astype(np.float32)
     metric = residual_metric(residuals, weight)
-    assert metric.points.shape[1] == min(shape)
+    assert metric.factors[0].shape[1] == min(shape)
     np.testing.assert_allclose(
         all_distances(metric), direct(residuals.astype(np.float64) @ weight), rtol=1e-5, atol=1e-5
     )
 
 
 def test_the_residual_metric_of_no_weights_has_all_points_at_one_place():
-    assert not residual_metric(RNG.normal(size=(5, 3)), np.zeros((3, 8))).points.any()
+    assert not residual_metric(RNG.normal(size=(5, 3)), np.zeros((3, 8))).factors[0].any()
 
 
 def test_nearby_gradients_of_very_different_size_keep_their_distances():

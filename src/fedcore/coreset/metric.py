@@ -15,8 +15,8 @@ wherever that is enough; see ``as_rows``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias, final
+from collections.abc import Iterable, Iterator
+from typing import Self, TypeAlias, final
 
 import numpy as np
 import torch
@@ -89,52 +89,55 @@ def _scaled(rows: Tensor) -> Tensor:
     return torch.ldexp(rows, torch.tensor(-exponent, device=rows.device)).float() + 0.0
 
 
-@final
-class Euclidean:
-    """Points [n, d] with distance ‖p_i − p_j‖."""
+class Metric:
+    """n samples as what their distances are computed from: one factor [n, d], or two."""
 
-    __slots__ = ("points",)
-    bias = False  # there is no second factor
-
-    def __init__(self, points: Array) -> None:
-        self.points = as_rows(points, "points")
+    __slots__ = ("bias", "factors")
+    factors: tuple[Tensor, ...]
+    bias: bool  # whether a second factor ends in a constant 1
 
     def __len__(self) -> int:
-        return self.points.shape[0]
+        return self.factors[0].shape[0]
 
-    @property
-    def factors(self) -> tuple[Tensor, Tensor | None]:
-        """What distances are computed from: the points, and no second factor."""
-        return self.points, None
-
-    def cpu(self) -> Euclidean:
+    def cpu(self) -> Self:
         """Return the same space in main memory."""
-        return self._of(self.points.cpu())
+        return self._of((factor.cpu() for factor in self.factors), self.bias)
 
-    def take(self, indices: Tensor) -> Euclidean:
-        """Return the space of some of the points, in the order of ``indices``."""
-        return self._of(self.points[indices])
+    def take(self, indices: Tensor) -> Self:
+        """Return the space of some of the samples, in the order of ``indices``."""
+        return self._of((factor[indices] for factor in self.factors), self.bias)
 
-    def single(self) -> Euclidean:
-        """Return float32 points with these distances, up to one power of two and rounding."""
-        points = self.points
-        if points.dtype == torch.float32:
+    def single(self) -> Self:
+        """Return float32 factors with these distances, up to one power of two and rounding."""
+        if all(factor.dtype == torch.float32 for factor in self.factors):
             return self
-        if _far_from_zero(points):
-            low, high = torch.aminmax(points, dim=0)
-            points = points - (low + high) / 2
-        return self._of(_scaled(points))
+        *others, last = (factor.double() for factor in self.factors)
+        if self.bias:  # the constant must shrink with the inputs; as a column, it does
+            last = torch.cat((last, torch.ones_like(last[:, :1])), dim=1)
+        if not others and _far_from_zero(last):
+            low, high = torch.aminmax(last, dim=0)
+            last = last - (low + high) / 2
+        return self._of((_scaled(factor) for factor in (*others, last)), False)
 
-    @classmethod
-    def _of(cls, points: Tensor) -> Euclidean:
-        """Return a space of points that have been checked before."""
-        space = cls.__new__(cls)
-        space.points = points
+    def _of(self, factors: Iterable[Tensor], bias: bool) -> Self:
+        """Return a space of samples that have been checked before."""
+        space = object.__new__(type(self))
+        space.factors, space.bias = tuple(factors), bias
         return space
 
 
 @final
-class OuterProduct:
+class Euclidean(Metric):
+    """Points [n, d] with distance ‖p_i − p_j‖."""
+
+    __slots__ = ()
+
+    def __init__(self, points: Array) -> None:
+        self.factors, self.bias = (as_rows(points, "points"),), False
+
+
+@final
+class OuterProduct(Metric):
     """Last-layer gradients r_i ⊗ [z_i, 1] as their factors: residuals [n, C], inputs [n, d].
 
     With Δ for the difference of two samples and z̃ = [z, 1],
@@ -145,61 +148,25 @@ class OuterProduct:
     rearranged so that nearby samples do not cancel.
     """
 
-    __slots__ = ("bias", "inputs", "residuals")
+    __slots__ = ()
 
     def __init__(self, residuals: Array, inputs: Array, bias: bool = True) -> None:
-        self.residuals = as_rows(residuals, "residuals")
-        self.inputs = as_rows(inputs, "inputs")
-        self.bias = bias  # whether the layer's inputs end in a constant 1
-        if len(self.residuals) != len(self.inputs):
+        left, right = as_rows(residuals, "residuals"), as_rows(inputs, "inputs")
+        if len(left) != len(right):
             raise ValueError(
                 f"residuals and inputs must have as many rows as each other, got "
-                f"{len(self.residuals)} and {len(self.inputs)}"
+                f"{len(left)} and {len(right)}"
             )
         # A zero residual makes a zero gradient whatever the input: such samples are duplicates.
-        silent = ~self.residuals.any(dim=1)
+        silent = ~left.any(dim=1)
         if bool(silent.any()):
-            self.inputs = torch.where(silent[:, None], torch.zeros_like(self.inputs), self.inputs)
-
-    def __len__(self) -> int:
-        return self.residuals.shape[0]
-
-    @property
-    def factors(self) -> tuple[Tensor, Tensor | None]:
-        """What distances are computed from: residuals and layer inputs."""
-        return self.residuals, self.inputs
-
-    def cpu(self) -> OuterProduct:
-        """Return the same space in main memory."""
-        return self._of(self.residuals.cpu(), self.inputs.cpu(), self.bias)
-
-    def take(self, indices: Tensor) -> OuterProduct:
-        """Return the space of some of the samples, in the order of ``indices``."""
-        return self._of(self.residuals[indices], self.inputs[indices], self.bias)
-
-    def single(self) -> OuterProduct:
-        """Return float32 factors with these distances, up to one power of two and rounding."""
-        if self.residuals.dtype == self.inputs.dtype == torch.float32:
-            return self
-        residuals, inputs = self.residuals.double(), self.inputs.double()
-        if self.bias:  # the constant must shrink with the inputs; as a column, it does
-            inputs = torch.cat((inputs, torch.ones_like(inputs[:, :1])), dim=1)
-        return self._of(_scaled(residuals), _scaled(inputs), False)
-
-    @classmethod
-    def _of(cls, residuals: Tensor, inputs: Tensor, bias: bool) -> OuterProduct:
-        """Return a space of samples that have been checked before."""
-        space = cls.__new__(cls)
-        space.residuals, space.inputs, space.bias = residuals, inputs, bias
-        return space
-
-
-Metric: TypeAlias = Euclidean | OuterProduct
+            right = torch.where(silent[:, None], torch.zeros_like(right), right)
+        self.factors, self.bias = (left, right), bias
 
 
 def pair_distances(space: Metric, first: Tensor, second: Tensor) -> Tensor:
     """Return the distances [m] of paired samples, from differences, in float64."""
-    width = sum(max(1, factor.shape[1]) for factor in space.factors if factor is not None)
+    width = sum(max(1, factor.shape[1]) for factor in space.factors)
     size = max(1, PIECE // width if first.device.type == "cpu" else len(first))
     if len(first) <= size:
         return _between(space, first, second)
@@ -208,20 +175,18 @@ def pair_distances(space: Metric, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _between(space: Metric, first: Tensor, second: Tensor) -> Tensor:
-    ends, gaps, sums, differences = [], [], [], []
-    for factor in space.factors:
-        if factor is not None:
-            ends = [factor[which].double() for which in (first, second)]
-            differences.append((ends[0] - ends[1]).square().sum(dim=1))
+    differences, means, gaps = [], [], []
+    for factor, extra in zip(space.factors, (0.0, float(space.bias)), strict=False):
+        one, other = factor[first].double(), factor[second].double()
+        differences.append((one - other).square().sum(dim=1))
+        if len(space.factors) == 2:
+            norms = [end.square().sum(1) + extra for end in (one, other)]
+            means.append((norms[0] + norms[1]) / 2)
+            gaps.append(norms[0] - norms[1])
     if len(differences) == 1:
         return differences[0].sqrt()
-    for factor, extra in zip(space.factors, (0.0, float(space.bias)), strict=True):
-        assert factor is not None  # there are two
-        one, other = (factor[which].double().square().sum(1) + extra for which in (first, second))
-        sums.append((one + other) / 2)
-        gaps.append(one - other)
     left, right = differences
-    squared = left * (sums[1] - right / 4) + right * (sums[0] - left / 4) + gaps[0] * gaps[1] / 2
+    squared = left * (means[1] - right / 4) + right * (means[0] - left / 4) + gaps[0] * gaps[1] / 2
     return squared.clamp(min=0).sqrt()
 
 
@@ -234,20 +199,14 @@ def blocks(rows: int, columns: int) -> Iterator[slice]:
 
 def inner(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tensor:
     """<g_i, g_j> for i in ``rows``, j in ``columns``, in float64."""
-    first, second = space.factors
-    products = first[rows].double() @ first[columns].double().T
-    if second is None:
-        return products
-    return products * (second[rows].double() @ second[columns].double().T + float(space.bias))
+    first, *rest = (factor[rows].double() @ factor[columns].double().T for factor in space.factors)
+    return first * (rest[0] + float(space.bias)) if rest else first
 
 
 def squared_norms(space: Metric) -> Tensor:
     """||g_j||² for every sample, in float64."""
-    first, second = space.factors
-    norms = first.double().square().sum(dim=1)
-    if second is None:
-        return norms
-    return norms * (second.double().square().sum(dim=1) + float(space.bias))
+    first, *rest = (factor.double().square().sum(dim=1) for factor in space.factors)
+    return first * (rest[0] + float(space.bias)) if rest else first
 
 
 def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tensor:
@@ -256,8 +215,8 @@ def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> T
     Between points by differences: the matrix-product form loses small distances to rounding.
     Between outer products by the Gram form in float64.
     """
-    first, second = space.factors
-    if second is None:
+    first = space.factors[0]
+    if len(space.factors) == 1:
         return torch.cdist(first[rows], first[columns], compute_mode=BY_DIFFERENCES)
     norms = squared_norms(space)
     squared = norms[rows][:, None] + norms[columns][None, :] - 2 * inner(space, rows, columns)
@@ -266,21 +225,20 @@ def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> T
 
 def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None = None) -> Tensor:
     """Σ_k δ_k g_k, flattened, in float64; weights left out are one."""
-    first, second = space.factors
-    if second is None and weights is None:  # in pieces, or doubles would need memory of their own
+    first, *rest = space.factors
+    if not rest and weights is None:  # in pieces, or doubles would need memory of their own
         few = first.numel() <= 8 * PIECE
         parts = torch.split(first[indices], len(first) if few else max(1, PIECE // first.shape[1]))
         return torch.stack([part.double().sum(dim=0) for part in parts]).sum(dim=0)
     left = first[indices].double()
     if weights is not None:
         left = left * weights.to(left)[:, None]
-    if second is None:
+    if not rest:
         return left.sum(dim=0)
-    right = second[indices].double()
-    total = left.T @ right
-    return (
-        torch.cat([total, left.sum(0)[:, None]], dim=1).flatten() if space.bias else total.flatten()
-    )
+    total = left.T @ rest[0][indices].double()
+    if space.bias:
+        total = torch.cat([total, left.sum(0)[:, None]], dim=1)
+    return total.flatten()
 
 
 def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
@@ -291,7 +249,7 @@ def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
     everything = weighted_sum(space, slice(None))
     gap = float((everything - weighted_sum(space, indices, weights)).norm())
     whole = float(everything.norm())
-    lengths = [torch.linalg.vector_norm(f, dim=1).double() for f in space.factors if f is not None]
+    lengths = [torch.linalg.vector_norm(f, dim=1).double() for f in space.factors]
     if len(lengths) == 2:
         lengths[0] *= (lengths[1].square() + float(space.bias)).sqrt()
     scale = float(lengths[0].sum())

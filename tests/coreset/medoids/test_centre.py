@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from plain_medoids import distance_matrix, rows_of
 
-from fedcore.coreset.medoids.centre import member_costs
+from fedcore.coreset.medoids.kernels import member_costs
 from fedcore.coreset.medoids.layout import TRIED, WIDE, layout_of, leaves_of, ranked, take_rows
 from fedcore.coreset.medoids.problem import Problem
 

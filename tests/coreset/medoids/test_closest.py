@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedcore.coreset.medoids.closest import furthest_bits, thin, write
+from fedcore.coreset.medoids.search import furthest_bits, thin, write
 
 
 def keys_of(squared, names):

@@ -3,12 +3,12 @@ import pytest
 
 from fedcore.coreset.medoids import plain
 from fedcore.coreset.medoids import solve as module
-from fedcore.coreset.medoids.hashing import add_words_compiled
+from fedcore.coreset.medoids.kernels import add_words
 from fedcore.coreset.metric import Euclidean
 
 
 def distinct(space, seed, labels=None):
-    return module.distinct([space.single().points.numpy()], seed, labels)
+    return module.distinct([space.single().factors[0].numpy()], seed, labels)
 
 
 POINTS = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [3.0, 1.0], [-0.0, 0.0], [1.0, 2.0]])
@@ -97,5 +97,5 @@ def test_the_compiled_hash_is_the_plain_one(words, width):
     factors = draw.integers(-(1 << 62), 1 << 62, size=width)
     keys = np.zeros((2, words, 300), np.int64)
     plain.add_words(keys[0], values, factors)
-    add_words_compiled(keys[1], values, factors)
+    add_words(keys[1], values, factors)
     np.testing.assert_array_equal(keys[0], keys[1])

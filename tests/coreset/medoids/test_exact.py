@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from plain_medoids import distance_matrix, exhaustive, objective, pam, rows_of
 
-from fedcore.coreset.medoids.exact import solve_exact, source_of
+from fedcore.coreset.medoids.exact import solve_exact, source_of, sweep
 from fedcore.coreset.medoids.problem import Problem
-from fedcore.coreset.medoids.source import assign_all, clusters_of, fill
-from fedcore.coreset.medoids.swaps import sweep
+from fedcore.coreset.medoids.source import clusters_of, fill
 from fedcore.coreset.metric import Euclidean
 
 
@@ -117,8 +116,7 @@ def test_the_search_can_be_cut_into_pieces():
     given = problem(points, np.arange(10))
     source = source_of(given.rows, None, given.start, stored=True)
     fill(source)
-    state = clusters_of(60, given.start)
-    assign_all(source, state, given.weights)
+    state = clusters_of(source, given.start)
     first, quiet = 0, 0
     while quiet < 60:
         first, quiet, _ = sweep(source, state, given.weights, first, quiet, 7)

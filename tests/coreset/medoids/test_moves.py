@@ -4,9 +4,9 @@ from plain_medoids import rows_of
 
 from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.lists import Reverse, who_lists
-from fedcore.coreset.medoids.moves import drop, sweep
+from fedcore.coreset.medoids.moves import drop, settle, sweep
 from fedcore.coreset.medoids.problem import Problem
-from fedcore.coreset.medoids.state import new_state, settle
+from fedcore.coreset.medoids.sparse import new_state
 from fedcore.coreset.metric import Euclidean
 
 COUNT = 200

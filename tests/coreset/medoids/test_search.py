@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from plain_medoids import distance_matrix, rows_of
 
+from fedcore.coreset.medoids.kernels import spatial_order
 from fedcore.coreset.medoids.layout import index_of, nearest, take_rows
 from fedcore.coreset.medoids.problem import TimeUp
-from fedcore.coreset.medoids.spatial import spatial_order
 from fedcore.coreset.metric import Euclidean
 
 

@@ -266,7 +266,7 @@ def test_more_time_is_never_worse_and_a_random_draw_is_the_floor(late, path, cou
     best = solve(metric, k, path=path, over=full)
     assert best.finished
     needed = (1 << 30) - full.left
-    space = metric.points.double()
+    space = metric.factors[0].double()
     before = np.inf
     for looks in sorted({0, 1, 2, 3, *np.linspace(0, needed, 12).astype(int).tolist()}):
         answer = solve(metric, k, path=path, over=Clock(looks))

@@ -7,10 +7,10 @@ from plain_medoids import distance_matrix, rows_of
 
 from fedcore.coreset.medoids.exact import solve_exact
 from fedcore.coreset.medoids.layout import build_lists, layout_of
+from fedcore.coreset.medoids.moves import settle
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.medoids.sparse import Search, list_length, solve_sparse
-from fedcore.coreset.medoids.state import settle
 from fedcore.coreset.metric import Euclidean
 
 
@@ -75,7 +75,7 @@ def test_labels_share_the_budget_by_need():
 def test_a_warm_start_saves_swaps(late):
     metric = late(1500)
     cold = solve(metric, 300, path="sparse")
-    moved = Euclidean(metric.points * (1 + 0.02 * torch.sin(torch.arange(1500.0)))[:, None])
+    moved = Euclidean(metric.factors[0] * (1 + 0.02 * torch.sin(torch.arange(1500.0)))[:, None])
     warm = solve(moved, 300, path="sparse", start=cold.indices)
     assert warm.swaps < solve(moved, 300, path="sparse").swaps
     assert warm.objective <= 1.01 * solve(moved, 300, path="exact").objective

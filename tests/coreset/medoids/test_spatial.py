@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedcore.coreset.medoids.spatial import spatial_order
+from fedcore.coreset.medoids.kernels import spatial_order
 
 
 @pytest.mark.parametrize("count", [1, 2, 64, 65, 129, 1000])

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from plain_medoids import distance_matrix, rows_of
 
+from fedcore.coreset.medoids.kernels import settle
 from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.problem import Problem
-from fedcore.coreset.medoids.state import new_state, settle
+from fedcore.coreset.medoids.sparse import new_state
 from fedcore.coreset.metric import Euclidean
 
 COUNT = 50

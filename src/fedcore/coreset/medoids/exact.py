@@ -1,19 +1,209 @@
-"""The exact path: FasterPAM on all distances (``swaps``), from a matrix where that fits."""
+"""The exact path: FasterPAM on all distances, eager swaps until none of the k (n − k) helps.
+
+Schubert and Rousseeuw, "Fast and eager k-medoids clustering: O(k) runtime improvement of the
+PAM, CLARA, and CLARANS algorithms", Information Systems 101 (2021), section 5. Minimises
+Σ_j w_j min_k d_jk (Eq. 5 of the paper; w_j counts equal points). For a candidate c and a medoid m,
+
+    change(c, m) = removal(m) + Σ_{j: d_jc < d1_j} w_j (d_jc − d1_j)
+                   + Σ_{j: near_j = m} w_j (min(d_jc, d2_j) − d2_j − min(d_jc − d1_j, 0)),
+
+with d1, d2 the distances to the nearest and second medoid and removal(m) = Σ_{near_j = m} w_j
+(d2_j − d1_j). The last sum is never positive, so only medoids of points that c comes close to
+can beat the medoid that is cheapest to remove: a candidate costs one scan for d_jc < d2_j.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcore.coreset.medoids.geometry import Rows
-from fedcore.coreset.medoids.kernels import swap_to_the_end
+from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.geometry import Floats, Rows
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.source import Indices, Source, assign_all, clusters_of
-from fedcore.coreset.medoids.swaps import MOST_SWAPS, costs_alone, finish, sweep
+from fedcore.coreset.medoids.source import (
+    Clusters,
+    Doubles,
+    Indices,
+    Source,
+    assign,
+    charge_removals,
+    clusters_of,
+    fill,
+    place,
+    row_to,
+)
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
 PIECE = 500_000  # distances between two looks at the clock
+MOST_SWAPS = 100  # a point: never reached, but if rounding led in a circle, this would end it
+
+
+@inlined
+def _best_swap(
+    state: Clusters, weights: Floats, row: Floats, cheapest: int, hits: NDArray[np.uint8]
+) -> tuple[int, float]:
+    """Return the slot that the point with distances ``row`` should take, and the change.
+
+    ``cheapest`` is the slot whose removal costs least; ``hits`` is scratch, zero at its end.
+    """
+    shared = 0.0  # what the candidate saves whichever medoid goes
+    count = 0
+    # First who is near enough, without a branch, in bytes; then eight of those at a time.
+    for j in range(len(row)):
+        hits[j] = np.uint8(row[j] < state.second_distance[j])
+    eights = hits.view(np.uint64)
+    for eight in range(len(eights)):
+        if eights[eight] == 0:
+            continue
+        for j in range(8 * eight, 8 * eight + 8):
+            if hits[j] == 0:
+                continue
+            distance = np.float64(row[j])
+            second = np.float64(state.second_distance[j])
+            weight = np.float64(weights[j])
+            near = np.float64(state.near_distance[j])
+            slot = state.near[j]
+            if state.gain[slot] == 0.0:
+                state.touched[count] = slot
+                count += 1
+            if distance < near:
+                shared += weight * (distance - near)
+                state.gain[slot] += weight * (near - second)
+            else:
+                state.gain[slot] += weight * (distance - second)
+            if state.gain[slot] == 0.0:  # equal distances: listed, yet nothing to add
+                count -= 1
+    best, change = cheapest, state.removal[cheapest]
+    for position in range(count):
+        slot = state.touched[position]
+        value = state.removal[slot] + state.gain[slot]
+        state.gain[slot] = 0.0
+        if value < change or (value == change and slot < best):
+            best, change = slot, value
+    return best, change + shared
+
+
+@inlined
+def _insert(
+    state: Clusters, slot: int, row: Floats, stale: Indices, hits: NDArray[np.uint8]
+) -> int:
+    """Put a point with distances ``row`` into ``slot``; list points that lost a medoid.
+
+    Returns how many of ``stale`` [n] were filled: those need ``_assign``.
+    """
+    count = 0
+    for j in range(len(row)):
+        lost = (state.near[j] == slot) | (state.second[j] == slot)
+        hits[j] = np.uint8(lost) | np.uint8(row[j] < state.second_distance[j])
+    eights = hits.view(np.uint64)
+    for eight in range(len(eights)):
+        if eights[eight] == 0:
+            continue
+        for j in range(8 * eight, 8 * eight + 8):
+            if hits[j] == 0:
+                continue
+            distance = row[j]
+            if state.near[j] == slot or state.second[j] == slot:
+                stale[count] = j
+                count += 1
+            elif distance < state.near_distance[j]:
+                state.second[j], state.second_distance[j] = state.near[j], state.near_distance[j]
+                state.near[j], state.near_distance[j] = slot, distance
+            else:
+                state.second[j], state.second_distance[j] = slot, distance
+    return count
+
+
+@compiled
+def sweep(
+    source: Source, state: Clusters, weights: Floats, first: int, quiet: int, tries: int
+) -> tuple[int, int, int]:
+    """Try up to ``tries`` candidates from ``first`` on, swapping whenever that helps.
+
+    ``quiet`` candidates before ``first`` are known not to help; n of them in a row end the
+    search. Returns the next candidate, the new ``quiet`` and the swaps made.
+    """
+    count = len(state.near)
+    stored = len(source.matrix) > 0
+    computed, to_medoids = np.empty(count, np.float32), np.empty(len(state.medoids), np.float32)
+    stale, hits = np.empty(count, np.int64), np.zeros(-(-count // 8) * 8, np.uint8)
+    swaps = 0
+    cheapest = charge_removals(state, weights)
+    total = 0.0
+    for j in range(count):
+        total += np.float64(weights[j]) * np.float64(state.near_distance[j])
+    for _ in range(tries):
+        if quiet >= count:
+            break
+        candidate = first
+        first = first + 1 if first + 1 < count else 0
+        quiet += 1
+        if state.slot_of[candidate] >= 0:
+            continue
+        row = source.matrix[candidate] if stored else computed
+        if not stored:
+            row_to(source, candidate, source.leaves, source.labels, row)
+        slot, change = _best_swap(state, weights, row, cheapest, hits)
+        # Rounding alone must not keep the search going: neither that of the sum, nor, where one
+        # point lies further away than all others together, that of its own distance.
+        if change >= -max(1e-9 * total, 1e-13 * state.removal[slot]):
+            continue
+        state.slot_of[state.medoids[slot]] = -1
+        state.slot_of[candidate] = slot
+        state.medoids[slot] = candidate
+        if not stored:
+            place(source, candidate, slot)
+        for position in range(_insert(state, slot, row, stale, hits)):
+            assign(source, state, stale[position], to_medoids)
+        cheapest = charge_removals(state, weights)
+        total += change
+        swaps += 1
+        quiet = 0
+    return first, quiet, swaps
+
+
+@compiled
+def finish(source: Source, shuffled: Indices) -> tuple[Indices, Indices]:
+    """Return the medoids in ascending order, and the slot among them of everybody's nearest.
+
+    Slots have been shuffled by swaps; ties must go to the medoid that comes first.
+    """
+    medoids = np.sort(shuffled)
+    if len(source.matrix) == 0:
+        for slot in range(len(medoids)):
+            place(source, medoids[slot], slot)
+    return medoids, clusters_of(source, medoids).near
+
+
+@compiled
+def swap_to_the_end(
+    source: Source, start: Indices, weights: Floats
+) -> tuple[Indices, Indices, int]:
+    """Swap until no swap helps; return what ``finish`` does, and the swaps."""
+    count = len(weights)
+    if len(source.matrix) > 0:
+        fill(source)
+    state = clusters_of(source, start)
+    first, quiet, swaps = 0, 0, 0
+    while quiet < count and swaps <= MOST_SWAPS * count:
+        first, quiet, made = sweep(source, state, weights, first, quiet, count)
+        swaps += made
+    medoids, near = finish(source, state.medoids)
+    return medoids, near, swaps
+
+
+@compiled
+def costs_alone(source: Source, weights: Floats, begin: int, out: Doubles) -> None:
+    """Set ``out`` [m] to Σ_j w_j d(j, c) for the candidates c = begin .. begin + m."""
+    row = np.empty(len(weights), np.float32)
+    for position in range(len(out)):
+        row_to(source, begin + position, source.leaves, source.labels, row)
+        total = 0.0
+        for j in range(len(row)):
+            total += np.float64(weights[j]) * np.float64(row[j])
+        out[position] = total
 
 
 def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: bool) -> Source:
@@ -42,14 +232,13 @@ def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
     if over is None:
         medoids, near, swaps = swap_to_the_end(source, problem.start, problem.weights)
         return Medoids(medoids, near, "exact", swaps=swaps)
-    state = clusters_of(count, problem.start)
-    assign_all(source, state, problem.weights)
+    state = clusters_of(source, problem.start)
     first, quiet, swaps = 0, 0, 0
     while quiet < count and swaps <= MOST_SWAPS * count and not over():
         tries = max(1, PIECE // count)
         first, quiet, made = sweep(source, state, problem.weights, first, quiet, tries)
         swaps += made
-    medoids, near = finish(source, state, problem.weights)
+    medoids, near = finish(source, state.medoids)
     return Medoids(medoids, near, "exact", swaps=swaps, finished=quiet >= count)
 
 

@@ -1,30 +1,23 @@
-"""The doors between Python and compiled loops: what a call without a clock enters, in one place.
+"""The one door between Python and compiled loops: what a call without a clock enters.
 
-Each is compiled together with what it calls; see the module it is taken from.
+What needs a file of its own is compiled into a door of one line; see the module it is taken from.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
-from fedcore.coreset.medoids import (
-    centre,
-    hashing,
-    lists,
-    moves,
-    products,
-    search,
-    spatial,
-    state,
-    swaps,
-)
-from fedcore.coreset.medoids.geometry import Floats, Ints, Leaves, Rows
+from fedcore.coreset.medoids import lists, moves, products, search
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows, squared_to_leaf
 from fedcore.coreset.medoids.lists import Lists, Reverse
+from fedcore.coreset.medoids.moves import State
+from fedcore.coreset.medoids.plain import COARSE, FAR, FINE
+from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
-from fedcore.coreset.medoids.source import Source
-from fedcore.coreset.medoids.state import State
 
 Indices = NDArray[np.int64]
 Places = NDArray[np.bool_]
@@ -33,22 +26,138 @@ Doubles = NDArray[np.float64]
 
 @compiled
 def add_words(keys: Indices, values: Floats, factors: Indices) -> None:
-    """Hash rows; see ``hashing``."""
-    hashing.add_words_compiled(keys, values, factors)
+    """Add a random linear form of each row to ``keys`` [v, n]: the twin of ``plain.add_words``."""
+    count, width = values.shape
+    exact = values.view(np.int32)
+    for point in range(count):
+        total = np.int64(0)
+        for t in range(width):
+            total += _word(exact[point, t]) * factors[t]
+        keys[-1, point] += total
+    if len(keys) == 1 or width == 0:
+        return
+    centre, largest = np.zeros(width, np.float64), np.float32(FAR)
+    for point in range(count):
+        for t in range(width):
+            centre[t] += np.float64(values[point, t])
+    middle = (centre / count).astype(np.float32)
+    away = 0.0
+    for point in range(count):
+        for t in range(width):
+            away += np.float64(abs(values[point, t] - middle[t]))
+    _, exponent = math.frexp(away / (count * width))
+    scale = np.float32(2.0 ** min(FINE - exponent, 127))
+    coarser = np.float32(2.0 ** (COARSE - FINE))
+    for point in range(count):
+        coarse = fine = np.int64(0)
+        for t in range(width):
+            step = (values[point, t] - middle[t]) * scale
+            step = min(max(step, -largest), largest)
+            coarse += _word(np.int32(np.rint(step * coarser))) * factors[t]
+            fine += _word(np.int32(np.rint(step))) * factors[t]
+        keys[0, point] += coarse
+        keys[1, point] += fine
 
 
 @compiled
-def swap_to_the_end(
-    source: Source, start: Indices, weights: Floats
-) -> tuple[Indices, Indices, int]:
-    """Swap until no swap helps; see ``swaps``."""
-    return swaps.swap_to_the_end(source, start, weights)
+def _word(value: np.int32) -> np.int64:
+    wide = np.int64(value)
+    return wide ^ (wide >> np.int64(15))  # trailing zeros would carry through the product
+
+
+@compiled
+def _select(keys: Floats, items: Indices, low: int, high: int, rank: int) -> None:
+    """Reorder low .. high (inclusive) so that the rank-th smallest key stands at ``rank``."""
+    while low < high:
+        a, b, c = keys[low], keys[(low + high) // 2], keys[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                items[i], items[j] = items[j], items[i]
+                i += 1
+                j -= 1
+        if rank <= j:
+            high = j
+        elif rank >= i:
+            low = i
+        else:
+            return
+
+
+@compiled
+def _widest(points: Floats, items: Indices, begin: int, end: int) -> int:
+    """Return the coordinate in which points begin .. end spread most."""
+    width = points.shape[1]
+    low, high = points[items[begin]].copy(), points[items[begin]].copy()
+    for position in range(begin + 1, end):
+        row = points[items[position]]
+        for t in range(width):
+            low[t] = min(low[t], row[t])
+            high[t] = max(high[t], row[t])
+    best, spread = 0, high[0] - low[0]
+    for t in range(1, width):
+        if high[t] - low[t] > spread:
+            best, spread = t, high[t] - low[t]
+    return best
 
 
 @compiled
 def spatial_order(points: Floats) -> Indices:
-    """Return an order in which neighbours stand together; see ``spatial``."""
-    return spatial.spatial_order(points)
+    """Return a permutation of the points [n, d] whose runs of 64 lie close together.
+
+    The leaves of a k-d tree, read off (Bentley, "Multidimensional binary search trees used for
+    associative searching", 1975): segments are halved at the median of their widest coordinate
+    until 64 points are left, so every run of 64 points is a small box.
+    """
+    count = points.shape[0]
+    items = np.arange(count)
+    keys = np.empty(count, np.float32)
+    begins, ends = np.empty(128, np.int64), np.empty(128, np.int64)
+    begins[0], ends[0], depth = 0, count, 1
+    while depth > 0:
+        depth -= 1
+        begin, end = begins[depth], ends[depth]
+        if end - begin <= LEAF:
+            continue
+        axis = _widest(points, items, begin, end)
+        for position in range(begin, end):
+            keys[position] = points[items[position], axis]
+        # Left parts are whole leaves, so that leaf borders fall on multiples of 64.
+        middle = begin + ((end - begin + LEAF - 1) // LEAF + 1) // 2 * LEAF
+        _select(keys, items, begin, end - 1, middle)
+        begins[depth], ends[depth] = begin, middle
+        begins[depth + 1], ends[depth + 1] = middle, end
+        depth += 2
+    return items
+
+
+@compiled
+def member_costs(
+    rows: Rows, leaves: Leaves, weights: Floats, begins: Indices, most: int, out: Doubles
+) -> None:
+    """Set out[c] to Σ_{j in cluster} w_j d(c, j) for the first ``most`` members c of each cluster.
+
+    Clusters are the rows begins[i] .. begins[i + 1]. Swaps weigh a new medoid against all others
+    but know it only through lists; this knows one cluster only, but all of its distances: n² / k
+    where clusters are alike. Late in training one cluster may hold most points, hence ``most``.
+    """
+    squared = np.empty(LEAF, np.float32)
+    for cluster in range(len(begins) - 1):
+        begin, end = begins[cluster], begins[cluster + 1]
+        for member in range(begin, min(end, begin + most)):
+            total = 0.0
+            for leaf in range(begin // LEAF, (end - 1) // LEAF + 1):
+                squared_to_leaf(rows, member, leaves, leaf, squared)
+                first = leaf * LEAF
+                for j in range(max(begin - first, 0), min(end - first, LEAF)):
+                    total += np.float64(weights[first + j]) * np.float64(np.sqrt(squared[j]))
+            out[member] = total
 
 
 @compiled
@@ -63,24 +172,14 @@ def nearest_by_leaves(
 def nearest_by_products(
     rows: Rows,
     queries: Indices,
-    names: Ints,
-    norms: Floats,
+    index: Products,
     inner: Floats,
-    slack: np.float32,
     points: Ints,
     distances: Floats,
     own: bool,
 ) -> None:
     """Fill in the nearest points; see ``products``."""
-    products.nearest_by_products(rows, queries, names, norms, inner, slack, points, distances, own)
-
-
-@compiled
-def fill_lists(
-    known: Lists, first: int, found: Ints, distances: Floats, complete: bool, far: float
-) -> None:
-    """Write lists; see ``lists``."""
-    lists.fill_lists(known, first, found, distances, complete, far)
+    products.nearest_by_products(rows, queries, index, inner, points, distances, own)
 
 
 @compiled
@@ -98,15 +197,9 @@ def who_lists(known: Lists, begins: Ints, ends: Ints) -> tuple[Indices, Ints, Fl
 
 
 @compiled
-def new_state(chosen: Places, weights: Floats, far: float) -> State:
-    """Return a state with these medoids; see ``state``."""
-    return state.new_state(chosen, weights, far)
-
-
-@compiled
 def settle(known: Lists, served: State) -> float:
-    """Find everybody's medoids; see ``state``."""
-    return state.settle(known, served)
+    """Find everybody's medoids; see ``moves``."""
+    return moves.settle(known, served)
 
 
 @compiled
@@ -121,11 +214,3 @@ def sweep(
 ) -> tuple[int, int, int]:
     """Swap where that helps; see ``moves``."""
     return moves.sweep(known, reverse, served, first, quiet, tries, least)
-
-
-@compiled
-def member_costs(
-    rows: Rows, leaves: Leaves, weights: Floats, begins: Indices, most: int, out: Doubles
-) -> None:
-    """Weigh members as medoids of their clusters; see ``centre``."""
-    centre.member_costs(rows, leaves, weights, begins, most, out)

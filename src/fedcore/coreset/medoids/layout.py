@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows
 from fedcore.coreset.medoids.kernels import (
-    fill_lists,
     member_costs,
     nearest_by_leaves,
     nearest_by_products,
@@ -23,6 +22,7 @@ from fedcore.coreset.medoids.kernels import (
 )
 from fedcore.coreset.medoids.lists import EXTRAS, Lists
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
+from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
 
 LINE = 64  # bytes that the processor reads at a time
@@ -32,15 +32,6 @@ TRIED = 256  # members of a cluster as its medoid, at most,
 WIDE = 32  # or so much less as vectors are longer than this
 NOTHING, NO_FACTOR = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
 NO_LEAVES = np.zeros((0, 0, 0), np.float32)
-
-
-class Products(NamedTuple):
-    """Points to search among by matrix products."""
-
-    names: Ints  # [m] what each point is called in answers
-    left: Floats  # [c, m]
-    right: Floats  # [d, m]
-    norms: Floats  # [m]
 
 
 def rows_of(factors: list[Floats], *, bias: bool = False) -> Rows:
@@ -188,7 +179,6 @@ def nearest(
     points = np.empty((len(queries), k), np.int32)
     distances = np.empty((len(queries), k), np.float32)
     size = LEAF if isinstance(index, Index) else QUERIES
-    slack = np.float32(1e-6 + 3e-7 * math.sqrt(rows.left.shape[1] + rows.right.shape[1]))
     for begin in range(0, len(queries), size):
         if over is not None and over():
             raise TimeUp
@@ -200,9 +190,7 @@ def nearest(
             products = rows.left[some] @ index.left
             if rows.right.shape[1]:
                 products *= rows.right[some] @ index.right
-            nearest_by_products(
-                rows, some, index.names, index.norms, products, slack, *found, keep_own
-            )
+            nearest_by_products(rows, some, index, products, *found, keep_own)
     return points, distances
 
 
@@ -228,7 +216,13 @@ def build_lists(
         for first in range(begin, end, 8192):
             queries = np.arange(first, min(first + 8192, end))
             found = nearest(layout.rows, queries, index, length - 1, over=over)
-            fill_lists(lists, first, *found, complete, layout.far)
+            part, known = slice(first, first + len(queries)), (found[0] >= 0).sum(1)
+            lists.points[part, 0], lists.points[part, 1:length] = queries, found[0]
+            lists.distances[part, 0], lists.distances[part, 1:length] = 0.0, found[1]
+            lists.exact[part] = lists.size[part] = 1 + known
+            # A list that holds everybody has no border.
+            border = np.float32(layout.far) if complete else lists.distances[queries, known]
+            lists.radius[part] = lists.reach[part] = border
     return lists
 
 

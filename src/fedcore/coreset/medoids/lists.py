@@ -44,29 +44,6 @@ class Reverse(NamedTuple):
 
 
 @compiled
-def fill_lists(
-    lists: Lists, first: int, found: Ints, distances: Floats, complete: bool, far: float
-) -> None:
-    """Write lists of points first, first + 1, ... from their neighbours [m, K − 1]."""
-    for row in range(found.shape[0]):
-        point = first + row
-        lists.points[point, 0] = point
-        lists.distances[point, 0] = 0.0
-        size = 1
-        for position in range(found.shape[1]):
-            if found[row, position] < 0:
-                break
-            lists.points[point, size] = found[row, position]
-            lists.distances[point, size] = distances[row, position]
-            size += 1
-        lists.exact[point] = size
-        lists.size[point] = size
-        # A list that holds everybody has no border.
-        lists.radius[point] = np.float32(far) if complete else lists.distances[point, size - 1]
-        lists.reach[point] = lists.radius[point]
-
-
-@compiled
 def add_extras(
     lists: Lists,
     chosen: NDArray[np.bool_],

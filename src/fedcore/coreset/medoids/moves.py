@@ -1,6 +1,11 @@
 """Moves on neighbour lists: drop the cheapest medoid, swap one for a better point.
 
-The swap is FasterPAM's (see ``swaps``), restricted to what lists know: a candidate c can only
+Σ_j w_j d1_j, with d1_j the distance to the nearest medoid in j's list, is never less than the
+true objective (Eq. 5 of the paper) and equals it where lists reach far enough. removal(m) =
+Σ_{near_j = m} w_j (d2_j − d1_j) is kept up to date for every medoid, and a tournament tree over
+it answers which medoid is cheapest to remove.
+
+The swap is FasterPAM's (see ``exact``), restricted to what lists know: a candidate c can only
 help points that have c in their list nearer than their second medoid. If every point has two
 medoids inside the radius up to which its list is complete, nothing is missed and the change
 computed here *is* the change on the full distance matrix: that is the certificate.
@@ -8,11 +13,91 @@ computed here *is* the change on the full distance matrix: that is the certifica
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.geometry import Floats, Ints
 from fedcore.coreset.medoids.lists import Lists, Reverse
-from fedcore.coreset.medoids.state import NEVER, State, charge, locate, replay
+
+NEVER = 1e300  # the removal cost of what is not a medoid
+
+
+class State(NamedTuple):
+    """Medoids and assignments; a point that knows no (second) medoid has −1 at distance far."""
+
+    chosen: NDArray[np.bool_]  # [n]
+    near: Ints  # [n]
+    second: Ints  # [n]
+    near_distance: Floats  # [n]
+    second_distance: Floats  # [n]
+    weights: Floats  # [n]
+    removal: NDArray[np.float64]  # [p], p >= n a power of two
+    tree: Ints  # [2 p] winners; the root, at 1, is the cheapest medoid
+    stale: NDArray[np.bool_]  # [n] candidates to evaluate again
+    gain: NDArray[np.float64]  # [n] scratch, all 0 between candidates
+    touched: Ints  # [n] scratch
+    hits: NDArray[np.int64]  # [n + 1] scratch
+    far: Floats  # [1] no less than any distance
+
+
+@inlined
+def _locate(lists: Lists, state: State, point: int) -> None:
+    """Find the two nearest medoids in the point's list."""
+    near, second = -1, -1
+    near_distance = second_distance = state.far[0]
+    for position in range(lists.size[point]):
+        other = lists.points[point, position]
+        if state.chosen[other]:
+            if near < 0:
+                near, near_distance = other, lists.distances[point, position]
+            else:
+                second, second_distance = other, lists.distances[point, position]
+                break
+    state.near[point], state.second[point] = near, second
+    state.near_distance[point], state.second_distance[point] = near_distance, second_distance
+
+
+@inlined
+def _charge(state: State, point: int, sign: float) -> None:
+    """Add (or take back) the point's share of what removing its nearest medoid costs."""
+    near = state.near[point]
+    if near >= 0:
+        gap = np.float64(state.second_distance[point]) - np.float64(state.near_distance[point])
+        state.removal[near] += sign * np.float64(state.weights[point]) * gap
+
+
+@inlined
+def _replay(state: State, medoid: int) -> None:
+    """Play the matches above a medoid again after its removal cost has changed."""
+    node = (len(state.removal) + medoid) >> 1
+    while node >= 1:
+        left, right = state.tree[2 * node], state.tree[2 * node + 1]
+        winner = left if state.removal[left] <= state.removal[right] else right
+        if winner == state.tree[node] and winner != medoid:
+            break  # the medoid lost here before and loses now
+        state.tree[node] = winner
+        node >>= 1
+
+
+@compiled
+def settle(lists: Lists, state: State) -> float:
+    """Compute everything from ``state.chosen``; returns Σ_j w_j d1_j."""
+    count, leaves = len(state.chosen), len(state.removal)
+    total = 0.0
+    for slot in range(leaves):
+        state.removal[slot] = 0.0 if slot < count and state.chosen[slot] else NEVER
+        state.tree[leaves + slot] = slot
+    for point in range(count):
+        _locate(lists, state, point)
+        _charge(state, point, 1.0)
+        total += np.float64(state.weights[point]) * np.float64(state.near_distance[point])
+    for node in range(leaves - 1, 0, -1):
+        left, right = state.tree[2 * node], state.tree[2 * node + 1]
+        state.tree[node] = left if state.removal[left] <= state.removal[right] else right
+    return total
 
 
 @inlined
@@ -38,16 +123,16 @@ def _leave(lists: Lists, reverse: Reverse, state: State, medoid: int) -> None:
             if near != medoid and state.second[point] != medoid:
                 continue
             if near != medoid:
-                charge(state, point, -1.0)
-            locate(lists, state, point)
-            charge(state, point, 1.0)
+                _charge(state, point, -1.0)
+            _locate(lists, state, point)
+            _charge(state, point, 1.0)
             _wake(lists, state, point, state.second_distance[point])
             if near != medoid:
-                replay(state, near)
+                _replay(state, near)
             if state.near[point] >= 0 and state.near[point] != near:
-                replay(state, state.near[point])
+                _replay(state, state.near[point])
     state.removal[medoid] = NEVER
-    replay(state, medoid)
+    _replay(state, medoid)
 
 
 @compiled
@@ -66,18 +151,18 @@ def _enter(lists: Lists, reverse: Reverse, state: State, candidate: int) -> None
             if distance >= reach and point != candidate:
                 continue
             near = state.near[point]
-            charge(state, point, -1.0)
+            _charge(state, point, -1.0)
             if distance < state.near_distance[point] or point == candidate:
                 state.second[point] = near
                 state.second_distance[point] = state.near_distance[point]
                 state.near[point], state.near_distance[point] = candidate, distance
             else:
                 state.second[point], state.second_distance[point] = candidate, distance
-            charge(state, point, 1.0)
+            _charge(state, point, 1.0)
             _wake(lists, state, point, reach)
             if near >= 0:
-                replay(state, near)
-    replay(state, candidate)
+                _replay(state, near)
+    _replay(state, candidate)
 
 
 @compiled

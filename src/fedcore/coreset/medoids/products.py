@@ -11,33 +11,24 @@ few more than K. What is returned does not depend on how the product was rounded
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
-from fedcore.coreset.medoids.closest import Keys, furthest_bits, key_of, thin, write
 from fedcore.coreset.medoids.geometry import FAR, LANES, LEAF, Floats, Ints, Rows, squared_of_pair
+from fedcore.coreset.medoids.search import Keys, furthest_bits, key_of, thin, threshold, write
 
 
-@compiled
-def _threshold(bits: NDArray[np.uint32], wanted: int) -> np.uint32:
-    """Return a number that at least ``wanted`` of ``bits`` do not exceed, and not many more."""
-    low: np.uint32 = bits[0]
-    high: np.uint32 = bits[0]
-    for i in range(len(bits)):
-        low, high = min(low, bits[i]), max(high, bits[i])
-    while low < high:
-        middle = low + ((high - low) >> np.uint32(1))
-        inside = np.uint32(0)
-        for i in range(len(bits)):
-            inside += np.uint32(bits[i] <= middle)
-        if inside < wanted:
-            low = middle + np.uint32(1)
-        else:
-            high = middle
-            if inside <= wanted + wanted // 4:
-                break
-    return high
+class Products(NamedTuple):
+    """Points to search among."""
+
+    names: Ints  # [m] what each point is called in answers
+    left: Floats  # [c, m]
+    right: Floats  # [d, m]
+    norms: Floats  # [m]
 
 
 @compiled
@@ -81,20 +72,20 @@ def _measure(
 def nearest_by_products(
     rows: Rows,
     queries: NDArray[np.int64],
-    names: Ints,
-    norms: Floats,
+    index: Products,
     products: Floats,
-    slack: np.float32,
     points: Ints,
     distances: Floats,
     keep_own: bool,
 ) -> None:
-    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``names`` to m queries.
+    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``index`` to m queries.
 
-    ``products`` [m, size] are the inner products of queries and those points, whose squared norms
-    are ``norms``; ``slack`` is the share of norms by which they may be wrong.
+    ``products`` [m, size] are the inner products of queries and those points; ``slack`` is the
+    share of norms by which they may be wrong.
     """
+    names, norms = index.names, index.norms
     size = len(names)
+    slack = np.float32(1e-6 + 3e-7 * math.sqrt(rows.left.shape[1] + rows.right.shape[1]))
     wanted = points.shape[1] + (0 if keep_own else 1)  # the query itself may be among them
     keys = np.empty((1, 2 * wanted + 64), np.uint64)
     bounds = np.full(-(-size // LEAF) * LEAF, np.float32(FAR), np.float32)  # nobody at the end
@@ -106,7 +97,8 @@ def nearest_by_products(
         own = rows.norms[point]
         for j in range(size):
             bounds[j] = max(sure * (own + norms[j]) - two * products[q, j], zero)
-        nearest = _threshold(bits[:size], min(wanted, size))
+        least = min(wanted, size)
+        nearest = np.uint32(threshold(bits[:size], least, least // 4))
         none, next_one = np.uint32(0), nearest + np.uint32(1)
         held = _measure(rows, point, names, bits, none, nearest, keys, 0, wanted, sums)
         if held >= wanted:

@@ -6,6 +6,10 @@ together, the distance between their box and a leaf's bounds them all: most leav
 of one number. The others are visited from near to far, while their bound is below a query's
 current K-th distance. The answer is exact: bounds only ever save work, and ties go to the lower
 position.
+
+The nearest points found so far are kept as *keys*: the bits of a squared distance above a point's
+name. For numbers that are not negative, the order of the bits is the order of the numbers, and
+ties go by name: so a key is compared at once, and sorting keys sorts neighbours.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.closest import Keys, furthest_bits, key_of, thin, write
 from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Ints, Rows, accumulate
 
+Keys = NDArray[np.uint64]
 PART = 16  # points of a leaf that are passed over together if none is near
 
 
@@ -29,6 +33,83 @@ class Index(NamedTuple):
     names: Ints  # [m] what each point is called in answers
     low: Floats  # [d, leaves] boxes
     high: Floats  # [d, leaves]
+
+
+@inlined
+def key_of(bits: np.uint32, name: np.int32) -> np.uint64:
+    """Return the key of a point at this squared distance."""
+    return (np.uint64(bits) << np.uint64(32)) | np.uint64(name)
+
+
+@compiled
+def threshold(values: NDArray[np.unsignedinteger], wanted: int, slack: int) -> np.uint64:
+    """Return a number that ``wanted`` of ``values`` do not exceed, and at most ``slack`` more.
+
+    Bisection on the value with vectorised counting: no branch depends on the data, where
+    quickselect would mispredict half of its comparisons.
+    """
+    low: np.uint64 = values[0]
+    high: np.uint64 = values[0]
+    for i in range(len(values)):
+        low, high = min(low, values[i]), max(high, values[i])
+    while low < high:
+        middle = low + ((high - low) >> np.uint32(1))
+        inside = 0
+        for i in range(len(values)):
+            inside += values[i] <= middle
+        if inside < wanted:
+            low = middle + np.uint32(1)
+        else:
+            high = middle
+            if inside <= wanted + slack:
+                break
+    return high
+
+
+@compiled
+def thin(keys: Keys, row: int, count: int, wanted: int, slack: int) -> int:
+    """Keep the smallest of keys[row, :count], ``wanted`` or up to ``slack`` more; say how many."""
+    high = threshold(keys[row, :count], wanted, slack)
+    kept = 0
+    for i in range(count):
+        key = keys[row, i]
+        keys[row, kept] = key
+        kept += key <= high
+    return kept
+
+
+@compiled
+def furthest_bits(keys: Keys, row: int, count: int) -> np.uint32:
+    """Return the bits of the largest squared distance among keys[row, :count]."""
+    largest = np.uint64(0)
+    for i in range(count):
+        largest = max(largest, keys[row, i])
+    return np.uint32(largest >> np.uint64(32))
+
+
+@compiled
+def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: Floats) -> None:
+    """Write keys[row, :count] in order, without ``own``, as far as there is room.
+
+    A key's place is the number of smaller keys: quadratic, but without branches.
+    """
+    room = points.shape[1]
+    for place in range(room):
+        points[row, place] = -1
+        distances[row, place] = 0.0
+    own_key = np.uint64(0xFFFFFFFFFFFFFFFF)
+    for i in range(count):
+        if np.int64(keys[row, i] & np.uint64(0xFFFFFFFF)) == own:
+            own_key = keys[row, i]
+    for i in range(count):
+        key = keys[row, i]
+        place = -int(key > own_key)
+        for j in range(count):
+            place += keys[row, j] < key
+        if place < room and key != own_key:
+            squared = np.uint32(key >> np.uint64(32))
+            points[row, place] = np.int32(key & np.uint64(0xFFFFFFFF))
+            distances[row, place] = np.sqrt(squared.view(np.float32))
 
 
 @inlined

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedcore.compiled import have_numba
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, pair_distances
+from fedcore.coreset.metric import Array, Euclidean, Metric, pair_distances
 from fedcore.seeding import words
 
 SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
@@ -82,7 +82,7 @@ def solve(
     if seconds is not None:
         end = time.monotonic() + seconds
         over = lambda: time.monotonic() >= end  # noqa: E731
-    metric = space if isinstance(space, Euclidean | OuterProduct) else Euclidean(space)
+    metric = space if isinstance(space, Metric) else Euclidean(space)
     count = len(metric)
     if count == 0:
         raise ValueError("there must be at least one point to choose from, got none")
@@ -93,7 +93,7 @@ def solve(
         everything = np.arange(count, dtype=np.int64)
         return Medoids(everything, everything.copy(), "exact")
     single = metric.single()
-    factors = [factor.cpu().numpy() for factor in single.factors if factor is not None]
+    factors = [factor.cpu().numpy() for factor in single.factors]
     points = distinct(factors, seed, classes)
     if k >= len(points.first):
         return _all_distinct(points, k)

@@ -45,26 +45,6 @@ class Clusters(NamedTuple):
     touched: Indices  # [k] scratch
 
 
-@compiled
-def clusters_of(count: int, medoids: Indices) -> Clusters:
-    """Return an empty state with these medoids; ``assign_all`` fills it."""
-    k = len(medoids)
-    slot_of = np.full(count, -1, np.int64)
-    for slot in range(k):
-        slot_of[medoids[slot]] = slot
-    return Clusters(
-        medoids.copy(),
-        slot_of,
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-        np.empty(count, np.float32),
-        np.empty(count, np.float32),
-        np.empty(k, np.float64),
-        np.zeros(k, np.float64),
-        np.empty(k, np.int64),
-    )
-
-
 @inlined
 def _bar(labels: Indices, point: int, others: Indices, out: Floats) -> None:
     """Put points of another label further than any sum of other distances.
@@ -179,12 +159,27 @@ def _assign_by_columns(matrix: Floats, state: Clusters) -> None:
 
 
 @compiled
-def assign_all(source: Source, state: Clusters, weights: Floats) -> None:
-    """Find the two nearest medoids of every point."""
+def clusters_of(source: Source, medoids: Indices) -> Clusters:
+    """Return who is served by these medoids; what removals cost is for ``charge_removals``."""
+    count, k = len(source.rows.left), len(medoids)
+    slot_of = np.full(count, -1, np.int64)
+    for slot in range(k):
+        slot_of[medoids[slot]] = slot
+    state = Clusters(
+        medoids.copy(),
+        slot_of,
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.empty(count, np.float32),
+        np.empty(count, np.float32),
+        np.empty(k, np.float64),
+        np.zeros(k, np.float64),
+        np.empty(k, np.int64),
+    )
     if len(source.matrix) > 0:
         _assign_by_columns(source.matrix, state)
     else:
-        to_medoids = np.empty(len(state.medoids), np.float32)
-        for point in range(len(state.near)):
+        to_medoids = np.empty(k, np.float32)
+        for point in range(count):
             assign(source, state, point, to_medoids)
-    charge_removals(state, weights)
+    return state

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.coreset.medoids.exact import solve_exact
-from fedcore.coreset.medoids.geometry import Ints
+from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
+from fedcore.coreset.medoids.geometry import Floats, Ints
 from fedcore.coreset.medoids.kernels import (
     add_extras,
     drop,
-    new_state,
     settle,
     sweep,
     who_lists,
@@ -32,8 +31,8 @@ from fedcore.coreset.medoids.layout import (
     ranked,
 )
 from fedcore.coreset.medoids.lists import Lists, Reverse
+from fedcore.coreset.medoids.moves import State
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.swaps import MOST_SWAPS
 
 ROUNDS = 20  # of repairing and swapping, at most
 REPAIR = 8  # nearest medoids given to a point that knows too few
@@ -132,6 +131,29 @@ def _searched(
     return replace(layout.solution(state.chosen, near, "sparse"), certified=certified, swaps=swaps)
 
 
+def new_state(chosen: NDArray[np.bool_], weights: Floats, far: float) -> State:
+    """Return a state with these medoids; ``settle`` fills it."""
+    count = len(chosen)
+    leaves = max(2, 1 << (count - 1).bit_length())
+    near, second, touched = np.empty((3, count), np.int32)
+    near_distance, second_distance = np.empty((2, count), np.float32)
+    return State(
+        chosen=chosen,
+        near=near,
+        second=second,
+        near_distance=near_distance,
+        second_distance=second_distance,
+        weights=weights,
+        removal=np.empty(leaves, np.float64),
+        tree=np.empty(2 * leaves, np.int32),
+        stale=np.ones(count, np.bool_),
+        gain=np.zeros(count, np.float64),
+        touched=touched,
+        hits=np.empty(count + 1, np.int64),
+        far=np.full(1, far, np.float32),
+    )
+
+
 class Search:
     """A local search on lists: who serves whom, and what points know of medoids."""
 
@@ -143,11 +165,8 @@ class Search:
         best: Best | None,
         over: Over | None,
     ) -> None:
-        self.layout, self.lists, self.state = (
-            layout,
-            lists,
-            new_state(chosen.copy(), layout.weights, layout.far),
-        )
+        self.layout, self.lists = layout, lists
+        self.state = new_state(chosen.copy(), layout.weights, layout.far)
         self._best, self._over = best, over
         self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
         nothing = np.zeros_like(lists.exact)

@@ -52,13 +52,12 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
 
 def _against_sum(space: Metric) -> Tensor:
     """<g_i, Σ_j g_j> for every sample, without the long vectors."""
-    first, second = space.factors
-    left = first.double()
-    if second is None:
-        return left @ left.sum(dim=0)
-    right = second.double()
-    total = (left @ (left.T @ right) * right).sum(dim=1)
-    return total + left @ left.sum(dim=0) if space.bias else total
+    left, *rest = (factor.double() for factor in space.factors)
+    alone = left @ left.sum(dim=0)
+    if not rest:
+        return alone
+    total = (left @ (left.T @ rest[0]) * rest[0]).sum(dim=1)
+    return total + alone if space.bias else total
 
 
 def _nonnegative_fit(gram: Tensor, target: Tensor, start: Tensor) -> Tensor:
@@ -77,15 +76,9 @@ def _nonnegative_fit(gram: Tensor, target: Tensor, start: Tensor) -> Tensor:
 
 
 def _coreset(space: Metric, chosen: list[int], weights: Tensor) -> Coreset:
-    keep = [
-        (index, weight)
-        for index, weight in zip(chosen, weights.tolist(), strict=True)
-        if weight > 0
-    ]
-    if not keep:  # all gradients are zero or cancel: any sample is as good as another
-        keep = [(0, 1.0)]
-    keep.sort()
-    device = space.factors[0].device
-    indices = torch.tensor([index for index, _ in keep], device=device)
-    values = torch.tensor([weight for _, weight in keep], dtype=torch.float64, device=device)
-    return finish(space, indices, values * (len(space) / values.sum()), None, None)
+    if not bool((weights > 0).any()):  # all gradients are zero or cancel: any will do
+        chosen, weights = [0], weights.new_ones(1)
+    indices, order = torch.tensor(chosen, device=weights.device).sort()
+    kept = weights[order] > 0
+    values = weights[order][kept]
+    return finish(space, indices[kept], values * (len(space) / values.sum()), None, None)

@@ -54,7 +54,7 @@ def pam(distances: Distances, start: NDArray[np.integer]) -> tuple[NDArray[np.in
 def rows_of(metric):
     """A metric's rows as the compiled paths are given them, long vectors unturned."""
     single = metric.single()
-    factors = [factor.numpy() for factor in single.factors if factor is not None]
+    factors = [factor.numpy() for factor in single.factors]
     return layout.rows_of(factors, bias=single.bias)
 
 
