@@ -67,11 +67,8 @@ class Job:
         coresets: Coresets,
     ) -> None:
         """Stand before the first phase; later coresets that need no gradients are begun."""
-        self.assignment = assignment
-        self._task = task
-        self._data = data
-        self._settings = settings
-        self._coresets = coresets
+        self.assignment, self.task, self.data = assignment, task, data
+        self.settings, self._coresets = settings, coresets
         self._early = {
             number: coresets.begin(assignment, number)
             for number, phase in enumerate(assignment.plan.phases)
@@ -84,11 +81,9 @@ class Job:
         self._way = self._follow()
 
     def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
-        """What to do now; None at the end.
+        """What to do now, None at the end, with the client's parameters as they are now.
 
-        Args:
-            params: the client's own, now; they do not move while it rests.
-            seen: last-layer gradients of all samples in order, if they were to be watched.
+        ``seen`` are gradients of all samples in order, if they were to be watched.
         """
         self._params, self._seen = params, seen
         return next(self._way, None)
@@ -104,7 +99,7 @@ class Job:
 
     def _follow(self) -> Iterator[Train | Rest]:
         assignment, phases = self.assignment, self.assignment.plan.phases
-        size, batch_size = len(self._data), self._settings.batch_size
+        size, batch_size = len(self.data), self.settings.batch_size
         watched: Watched | None = None
         for number, phase in enumerate(phases):
             if phase.forward_price is not None:
@@ -130,20 +125,20 @@ class Job:
 
     def _look(self) -> Watched:
         """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
-        starts = range(0, len(self._data), LOOK_CHUNK)
-        batches = (self._data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
-        return self._watched(head_gradients(self._task, self._params, batches))
+        starts = range(0, len(self.data), LOOK_CHUNK)
+        batches = (self.data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
+        return self._watched(head_gradients(self.task, self._params, batches))
 
     def _watched(self, gradients: HeadGradients) -> Watched:
         """With a copy of the last layer's weight: parameters may move on in place."""
-        weight = self._task.head_weight(self._params).detach().clone()
-        return Watched(gradients, weight, self._task.head_has_bias)
+        weight = self.task.head_weight(self._params).detach().clone()
+        return Watched(gradients, weight, self.task.head_has_bias)
 
     def _note_coreset(self, samples: Samples) -> None:
         """Its size and its ε; on the whole model only where asked for."""
         full = None
-        if self._settings.measure_full_gradient:
-            full = full_gradient_error(self._task, self._params, self._data, samples)
+        if self.settings.measure_full_gradient:
+            full = full_gradient_error(self.task, self._params, self.data, samples)
         self._answer = replace(
             self._answer,
             fell_back=samples.fell_back,
