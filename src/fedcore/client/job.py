@@ -7,7 +7,7 @@ and what the answer says is decided here, once for all of them (Algorithm 1, lin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,15 +20,7 @@ from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.task import Task, sample_losses
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    LocalPlan,
-    LocalUpdate,
-    Params,
-    Phase,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, TrainingSettings
 
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
 LOOK_CHUNK, MEASURE_CHUNK = 128, 256
@@ -98,10 +90,10 @@ class Job:
         return replace(self._answer, params=params, loss_sum=sums[0], loss_square_sum=sums[1])
 
     def _follow(self) -> Iterator[Train | Rest]:
-        assignment, phases = self.assignment, self.assignment.plan.phases
+        assignment = self.assignment
         size, batch_size = len(self.data), self.settings.batch_size
         watched: Watched | None = None
-        for number, phase in enumerate(phases):
+        for number, phase in enumerate(assignment.plan.phases):
             if phase.forward_price is not None:
                 watched = self._look()
                 continue
@@ -120,7 +112,7 @@ class Job:
             self._answer = replace(
                 before, steps=before.steps + len(tape.index), loss_count=before.loss_count + met
             )
-            yield Train(tape, _yields_gradients(phases, number), first_epoch)
+            yield Train(tape, _yields_gradients(assignment.plan, number), first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
 
     def _look(self) -> Watched:
@@ -148,11 +140,12 @@ class Job:
         )
 
 
-def _yields_gradients(phases: Sequence[Phase], number: int) -> bool:
+def _yields_gradients(plan: LocalPlan, number: int) -> bool:
     """Whether the coreset of the next phase goes by gradients of this one, one of each sample."""
-    following = phases[number + 1].coreset if number + 1 < len(phases) else None
+    own, *after = plan.phases[number:]
+    following = after[0].coreset if after else None
     needed = following is not None and not asks_nothing_of_the_model(following)
-    if needed and (phases[number].coreset is not None or phases[number].epochs != 1):
+    if needed and (own.coreset is not None or own.epochs != 1):
         raise BadOption(GRADIENTS_FIRST)
     return needed
 

@@ -17,7 +17,7 @@ import torch
 
 from fedcore.errors import BadOption
 from fedcore.records import ClientRecord
-from fedcore.server.clock import Arrival, Clock
+from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
@@ -98,14 +98,15 @@ class Server:
             if arrival is None:
                 rang = True
                 continue
-            sound = is_sound(arrival.update)  # which waits for the device
+            job, update = arrival
+            sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
-            records.append((arrival.job.sequence, _record(arrival)))
+            records.append((job.sequence, _record(job, update)))
             if sound:
                 answers += 1
-                merging.add(arrival.update, arrival.job.base)
+                merging.add(update, job.base)
                 if self.sampler.observe is not None:
-                    memory = self.sampler.observe(memory, arrival.update, self.sizes)
+                    memory = self.sampler.observe(memory, update, self.sizes)
             else:
                 rejected += 1
         seconds = clock.now
@@ -138,7 +139,7 @@ class Server:
                 jobs.append(job)
             else:
                 nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
-                sat_out.append((sequence, _record(Arrival(job, nothing))))
+                sat_out.append((sequence, _record(job, nothing)))
         self._handed_out += len(cohort)
         self.clock.send(jobs)
         return sat_out
@@ -187,14 +188,14 @@ def is_sound(update: LocalUpdate) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in update.params.values())
 
 
-def _record(arrival: Arrival) -> ClientRecord:
-    told, answer = arrival.job.assignment, arrival.update
+def _record(job: Job, answer: LocalUpdate) -> ClientRecord:
+    told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
         path=told.plan.path,
-        copies=arrival.job.copies,
-        work=told.plan.work(arrival.job.profile.num_samples),
+        copies=job.copies,
+        work=told.plan.work(job.profile.num_samples),
         seconds=answer.seconds or 0.0,
         coreset_budget=budgets[0] if budgets else None,
         coreset_size=answer.coreset_size,

@@ -90,21 +90,15 @@ class LinearExecutor(BlockwiseExecutor):
         shift_weight, shift_bias = np.empty((0, 0), np.float32), np.empty(0, np.float32)
         if shift is not None:
             shift_weight, shift_bias = (shift[name].cpu().numpy() for name in self._names)
-        x, y = job.data.take(slice(None))
+        inputs, labels = job.data.take(slice(None))
+        x = inputs.flatten(1).to("cpu", torch.float32).contiguous().numpy()
+        y = labels.to("cpu", torch.int64).numpy()
+        index = np.concatenate([phase.tape.index for phase in phases])
+        coefficient = np.concatenate([phase.tape.coefficient for phase in phases])
+        rate, first_epoch = self._settings.learning_rate, phases[0].first_epoch
+        rule = (rate, plan.prox_mu, plan.step_scale, shift_weight, shift_bias)
         sums = train_linear(
-            weight,
-            bias,
-            x.flatten(1).to("cpu", torch.float32).contiguous().numpy(),
-            y.to("cpu", torch.int64).numpy(),
-            np.concatenate([phase.tape.index for phase in phases]),
-            np.concatenate([phase.tape.coefficient for phase in phases]),
-            self._settings.learning_rate,
-            plan.prox_mu,
-            plan.step_scale,
-            shift_weight,
-            shift_bias,
-            phases[0].first_epoch,
-            self._sigmoid,
+            weight, bias, x, y, index, coefficient, *rule, first_epoch, self._sigmoid
         )
         job.note_losses(torch.tensor(sums, dtype=torch.float64))
         trained = zip(self._names, (weight, bias), strict=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.job import Job, Train, loss_sums
+from fedcore.client.job import Job, Rest, loss_sums
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
@@ -49,26 +48,20 @@ def train_plainly(params: Params, job: Job) -> LocalUpdate:
     rule = StepRule(job.settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
     seen: HeadGradients | None = None
     while (now := job.next(params, seen)) is not None:
-        if isinstance(now, Train):
-            params, losses, seen = _walk(params, rule, job, now)
-            if now.first_epoch:
-                job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
+        if isinstance(now, Rest):
+            continue  # there is nobody else to train
+        losses, parts, order = [], [], []
+        for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
+            real = coefficient > 0  # the rest is padding
+            chosen = torch.from_numpy(index[real])
+            x, y = job.data.take(chosen)
+            batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
+            params, own, part = step(job.task, params, batch, rule, watch=now.watch)
+            losses.append(own)
+            order.append(chosen)
+            parts += [] if part is None else [part]
+        if now.first_epoch:
+            job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
+        # One epoch on everything meets every sample once: put the rows back in sample order.
+        seen = HeadGradients.gather(parts, torch.cat(order)) if parts else None
     return job.answer(params)
-
-
-def _walk(
-    params: Params, rule: StepRule, job: Job, now: Train
-) -> tuple[Params, list[Tensor], HeadGradients | None]:
-    """Take the steps of a tape; gives the losses of each, and what was watched."""
-    losses, parts, order = [], [], []
-    for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
-        real = coefficient > 0  # the rest is padding
-        chosen = torch.from_numpy(index[real])
-        x, y = job.data.take(chosen)
-        batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
-        params, own, seen = step(job.task, params, batch, rule, watch=now.watch)
-        losses.append(own)
-        order.append(chosen)
-        parts += [] if seen is None else [seen]
-    # One epoch on everything meets every sample once: put the rows back in sample order.
-    return params, losses, HeadGradients.gather(parts, torch.cat(order)) if parts else None

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from fedcore.client.coresets import Coresets
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import form_of
-from fedcore.client.executors.steps import LONGEST_RUN, Steps, Tape, rows_of
+from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape, rows_of
 from fedcore.client.job import Job, Rest, Train, loss_sums
 from fedcore.client.schedule import BatchSchedule
 from fedcore.coreset.proxies import HeadGradients
