@@ -30,9 +30,8 @@ from benchmarks.simulator.workload import (
 )
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device
-from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import by_module, form_of
-from fedcore.client.executors.steps import Steps, Tape
+from fedcore.client.executors.steps import Pool, Steps, Tape
 from fedcore.config import Experiment
 from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federate, federation_from_model

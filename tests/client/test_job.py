@@ -104,7 +104,7 @@ def test_a_look_is_one_pass_over_everything_in_order_and_takes_no_steps():
     assert isinstance(job.next(PARAMS), Rest)
     ((phase, watched),) = choices.begun
     assert phase == 1
-    x, y = job._data.take(slice(None))
+    x, y = job.data.take(slice(None))
     expected = torch.softmax(TASK.logits(PARAMS, x), dim=1) - nn.functional.one_hot(y, 2)
     assert torch.allclose(watched.gradients.residuals, expected, atol=1e-6)
     assert job.next(PARAMS).first_epoch == 1

@@ -83,8 +83,7 @@ class Coresets:
 
     def missing(self, assignment: Assignment) -> int:
         """Samples among which this has to wait for a choice, of those made of inputs."""
-        phases = range(len(assignment.plan.phases))
-        return sum(self._missing(assignment, phase) for phase in phases)
+        return sum(self._missing(assignment, n) for n in range(len(assignment.plan.phases)))
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
         """Begin to choose what phase number ``phase`` trains on; call the answer to have it.

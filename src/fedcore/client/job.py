@@ -7,7 +7,7 @@ and what the answer says is decided here, once for all of them (Algorithm 1, lin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,15 +20,7 @@ from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.task import Task, sample_losses
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    LocalPlan,
-    LocalUpdate,
-    Params,
-    Phase,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, TrainingSettings
 
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
 LOOK_CHUNK, MEASURE_CHUNK = 128, 256
@@ -67,11 +59,8 @@ class Job:
         coresets: Coresets,
     ) -> None:
         """Stand before the first phase; later coresets that need no gradients are begun."""
-        self.assignment = assignment
-        self._task = task
-        self._data = data
-        self._settings = settings
-        self._coresets = coresets
+        self.assignment, self.task, self.data = assignment, task, data
+        self.settings, self._coresets = settings, coresets
         self._early = {
             number: coresets.begin(assignment, number)
             for number, phase in enumerate(assignment.plan.phases)
@@ -84,11 +73,9 @@ class Job:
         self._way = self._follow()
 
     def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
-        """What to do now; None at the end.
+        """What to do now, None at the end, with the client's parameters as they are now.
 
-        Args:
-            params: the client's own, now; they do not move while it rests.
-            seen: last-layer gradients of all samples in order, if they were to be watched.
+        ``seen`` are gradients of all samples in order, if they were to be watched.
         """
         self._params, self._seen = params, seen
         return next(self._way, None)
@@ -103,10 +90,10 @@ class Job:
         return replace(self._answer, params=params, loss_sum=sums[0], loss_square_sum=sums[1])
 
     def _follow(self) -> Iterator[Train | Rest]:
-        assignment, phases = self.assignment, self.assignment.plan.phases
-        size, batch_size = len(self._data), self._settings.batch_size
+        assignment = self.assignment
+        size, batch_size = len(self.data), self.settings.batch_size
         watched: Watched | None = None
-        for number, phase in enumerate(phases):
+        for number, phase in enumerate(assignment.plan.phases):
             if phase.forward_price is not None:
                 watched = self._look()
                 continue
@@ -125,25 +112,25 @@ class Job:
             self._answer = replace(
                 before, steps=before.steps + len(tape.index), loss_count=before.loss_count + met
             )
-            yield Train(tape, _yields_gradients(phases, number), first_epoch)
+            yield Train(tape, _yields_gradients(assignment.plan, number), first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
 
     def _look(self) -> Watched:
         """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
-        starts = range(0, len(self._data), LOOK_CHUNK)
-        batches = (self._data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
-        return self._watched(head_gradients(self._task, self._params, batches))
+        starts = range(0, len(self.data), LOOK_CHUNK)
+        batches = (self.data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
+        return self._watched(head_gradients(self.task, self._params, batches))
 
     def _watched(self, gradients: HeadGradients) -> Watched:
         """With a copy of the last layer's weight: parameters may move on in place."""
-        weight = self._task.head_weight(self._params).detach().clone()
-        return Watched(gradients, weight, self._task.head_has_bias)
+        weight = self.task.head_weight(self._params).detach().clone()
+        return Watched(gradients, weight, self.task.head_has_bias)
 
     def _note_coreset(self, samples: Samples) -> None:
         """Its size and its ε; on the whole model only where asked for."""
         full = None
-        if self._settings.measure_full_gradient:
-            full = full_gradient_error(self._task, self._params, self._data, samples)
+        if self.settings.measure_full_gradient:
+            full = full_gradient_error(self.task, self._params, self.data, samples)
         self._answer = replace(
             self._answer,
             fell_back=samples.fell_back,
@@ -153,11 +140,12 @@ class Job:
         )
 
 
-def _yields_gradients(phases: Sequence[Phase], number: int) -> bool:
+def _yields_gradients(plan: LocalPlan, number: int) -> bool:
     """Whether the coreset of the next phase goes by gradients of this one, one of each sample."""
-    following = phases[number + 1].coreset if number + 1 < len(phases) else None
+    own, *after = plan.phases[number:]
+    following = after[0].coreset if after else None
     needed = following is not None and not asks_nothing_of_the_model(following)
-    if needed and (phases[number].coreset is not None or phases[number].epochs != 1):
+    if needed and (own.coreset is not None or own.epochs != 1):
         raise BadOption(GRADIENTS_FIRST)
     return needed
 

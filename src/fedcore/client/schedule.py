@@ -61,21 +61,13 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     padded[:, :size] = order
     order = padded.reshape(shape)
     real = np.broadcast_to(np.arange(room) < size, (epochs, room)).reshape(shape)
-    coefficient = np.where(real, _coefficients(samples, order, real), 0.0)
-    return BatchSchedule(samples.indices[order], coefficient.astype(np.float32))
-
-
-def _coefficients(
-    samples: Samples, order: NDArray[np.int64], real: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    batch_sizes = real.sum(axis=1, keepdims=True)
-    weights: NDArray[np.float64] = samples.weights[order]
+    weights, batch_sizes = samples.weights[order], real.sum(axis=1, keepdims=True)
     match samples.weighting:
         case Weighting.SCALED:
-            coefficients = len(samples.indices) / samples.weights.sum() * weights / batch_sizes
+            coefficient = size / samples.weights.sum() * weights / batch_sizes
         case Weighting.NORMALISED:
-            totals = np.where(real, weights, 0.0).sum(axis=1, keepdims=True)
-            coefficients = weights / totals
+            coefficient = weights / np.where(real, weights, 0.0).sum(axis=1, keepdims=True)
         case Weighting.PROPORTIONAL:
-            coefficients = np.broadcast_to(1.0 / batch_sizes, weights.shape)
-    return np.asarray(coefficients, dtype=np.float64)
+            coefficient = 1.0 / batch_sizes
+    coefficient = np.where(real, coefficient, 0.0).astype(np.float32)
+    return BatchSchedule(samples.indices[order], coefficient)

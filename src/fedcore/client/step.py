@@ -27,10 +27,7 @@ from fedcore.types import Params
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Inputs [B, ...], labels and coefficients [B], or [K, B] of stacked clients.
-
-    Only there may a coefficient be 0, which marks padding.
-    """
+    """Inputs [B, ...], labels and coefficients [B]; or [K, B] of a stack, where 0 is padding."""
 
     x: Tensor
     y: Tensor
@@ -113,7 +110,7 @@ def _directions(
     for (name, value), gradient in zip(params.items(), gradients, strict=True):
         d = gradient
         if not _is(rule.scale, 1.0):
-            d = d * (_along(rule.scale, d) if isinstance(rule.scale, Tensor) else rule.scale)
+            d = d * _along(rule.scale, d)
         if not _is(rule.prox_mu, 0.0):
             d = _plus(d, pull, value - rule.anchor[name])
         if rule.shift is not None:
@@ -128,11 +125,12 @@ def _is(share: float | Tensor, neutral: float) -> bool:
 
 def _plus(d: Tensor, share: float | Tensor, vector: Tensor) -> Tensor:
     """d + share · vector; of a stack in one pass, which large layers feel."""
+    along = _along(share, d)
+    return torch.addcmul(d, along, vector) if isinstance(along, Tensor) else d + along * vector
+
+
+def _along(share: float | Tensor, values: Tensor) -> float | Tensor:
+    """One number for all, or for each of the K clients of a stack of values."""
     if not isinstance(share, Tensor):
-        return d + share * vector
-    return torch.addcmul(d, _along(share, d), vector)
-
-
-def _along(share: Tensor, values: Tensor) -> Tensor:
-    """One number for each of the K clients of a stack of values."""
+        return share
     return share.to(values.dtype).view(-1, *[1] * (values.dim() - 1))

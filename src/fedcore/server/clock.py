@@ -5,19 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from fedcore.server.state import Job
 from fedcore.types import Assignment, ClientProfile, Executor, LocalUpdate
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """An answer, and the job that it answers."""
-
-    job: Job
-    update: LocalUpdate
 
 
 class Clock(Protocol):
@@ -39,8 +31,8 @@ class Clock(Protocol):
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out."""
 
-    def wait(self, alarm: float | None) -> Arrival | None:
-        """The next answer, or None where the ``alarm`` rings before it."""
+    def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
+        """The next answer and its job, or None where the ``alarm`` rings before it."""
 
     def restart(self, *, cancel: bool = False) -> None:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
@@ -90,7 +82,7 @@ class VirtualClock:
             if job.answer is not None:
                 self._answers[job.sequence] = job.answer
 
-    def wait(self, alarm: float | None) -> Arrival | None:
+    def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
         """The next answer, or None where the ``alarm`` rings before it."""
         if alarm is not None and (not self._queue or alarm < self._queue[0][0]):
             self.now = alarm
@@ -104,7 +96,7 @@ class VirtualClock:
         version = job.assignment.base_version
         seconds = self._seconds(job) if update.seconds is None else update.seconds
         known = replace(update, copies=job.copies, base_version=version, seconds=seconds)
-        return Arrival(job, known)
+        return job, known
 
     def restart(self, *, cancel: bool = False) -> None:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""

@@ -10,14 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from fedcore.errors import BadOption
 from fedcore.records import ClientRecord
-from fedcore.server.clock import Arrival, Clock
+from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
@@ -46,52 +46,43 @@ class Merged:
     training_seconds: float  # of real time, until all answers were there
 
 
+@dataclass(slots=True)
 class Server:
     """One run of a strategy; everything that it needs is handed in."""
 
-    def __init__(
-        self,
-        strategy: Strategy,
-        sampler: Sampler,
-        clock: Clock,
-        profiles: Mapping[ClientId, ClientProfile],
-        sizes: ClientSizes,
-        settings: LoopSettings,
-    ) -> None:
-        """Bind the method, the clock and the clients."""
-        self._strategy = strategy
-        self._sampler = sampler
-        self._clock = clock
-        self._profiles = profiles
-        self._sizes = sizes
-        self._settings = settings
-        self._handed_out = 0
-        self._draws = 0  # from the present version
-        self._starts: Counter[ClientId] = Counter()  # of each client, from the present version
-        self._drawn_ahead: dict[int, Cohort] = {}
+    strategy: Strategy
+    sampler: Sampler
+    clock: Clock
+    profiles: Mapping[ClientId, ClientProfile]
+    sizes: ClientSizes
+    settings: LoopSettings
+    _handed_out: int = field(default=0, init=False)
+    _draws: int = field(default=0, init=False)  # from the present version
+    _starts: Counter[ClientId] = field(default_factory=Counter, init=False)  # likewise, by client
+    _drawn_ahead: dict[int, Cohort] = field(default_factory=dict, init=False)
 
     def assign(
         self, client: ClientId, version: int, repeat: int = 0, shift: Params | None = None
     ) -> tuple[Assignment, ClientProfile]:
         """What a client is told that starts from a version, and who it is."""
-        profile = self._profiles[client]
-        time_left = self._clock.time_for_work(profile)
-        plan = checked(self._strategy.plan(profile, time_left, self._settings.epochs))
-        return Assignment(client, plan, version, self._settings.seed, repeat, shift), profile
+        profile = self.profiles[client]
+        time_left = self.clock.time_for_work(profile)
+        plan = checked(self.strategy.plan(profile, time_left, self.settings.epochs))
+        return Assignment(client, plan, version, self.settings.seed, repeat, shift), profile
 
     def run(self, state: ServerState) -> Iterator[Merged]:
         """Merge after merge, from ``state`` on."""
-        self._clock.send(state.jobs)
+        self.clock.send(state.jobs)
         self._handed_out = len(state.jobs)
-        while state.version < self._settings.merges:
+        while state.version < self.settings.merges:
             merged = self._until_merge(state)
             state = merged.state
             yield merged
 
     def _until_merge(self, state: ServerState) -> Merged:
-        pace, clock = self._strategy.pace, self._clock
+        pace, clock = self.strategy.pace, self.clock
         alarm = None if pace.alarm is None else pace.alarm * clock.deadline
-        merging, memory = self._strategy.merge(state), state.sampler
+        merging, memory = self.strategy.merge(state), state.sampler
         answers = rejected = 0
         rang, trained = False, 0.0
         self._draws, self._starts = 0, Counter()
@@ -107,14 +98,15 @@ class Server:
             if arrival is None:
                 rang = True
                 continue
-            sound = is_sound(arrival.update)  # which waits for the device
+            job, update = arrival
+            sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
-            records.append((arrival.job.sequence, _record(arrival)))
+            records.append((job.sequence, _record(job, update)))
             if sound:
                 answers += 1
-                merging.add(arrival.update, arrival.job.base)
-                if self._sampler.observe is not None:
-                    memory = self._sampler.observe(memory, arrival.update, self._sizes)
+                merging.add(update, job.base)
+                if self.sampler.observe is not None:
+                    memory = self.sampler.observe(memory, update, self.sizes)
             else:
                 rejected += 1
         seconds = clock.now
@@ -127,8 +119,8 @@ class Server:
 
     def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
-        out = self._clock.in_flight
-        most = self._strategy.pace.concurrency or self._settings.clients_per_round
+        out = self.clock.in_flight
+        most = self.strategy.pace.concurrency or self.settings.clients_per_round
         room = most - sum(job.copies for job in out)
         if room <= 0:
             return []
@@ -139,7 +131,7 @@ class Server:
         self._draws += 1
         jobs, sat_out = [], []
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
-            shift = self._strategy.shift(state, client)
+            shift = self.strategy.shift(state, client)
             told, profile = self.assign(client, state.version, self._starts[client], shift)
             self._starts[client] += 1
             job = Job(told, profile, copies, state.params, sequence)
@@ -147,30 +139,30 @@ class Server:
                 jobs.append(job)
             else:
                 nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
-                sat_out.append((sequence, _record(Arrival(job, nothing))))
+                sat_out.append((sequence, _record(job, nothing)))
         self._handed_out += len(cohort)
-        self._clock.send(jobs)
+        self.clock.send(jobs)
         return sat_out
 
     def _draw(self, count: int, version: int, **known: Any) -> Cohort:
-        seed = self._settings.seed
-        return self._sampler.draw(Draw(count, version, seed, self._sizes, self._profiles, **known))
+        seed = self.settings.seed
+        return self.sampler.draw(Draw(count, version, seed, self.sizes, self.profiles, **known))
 
     def _look_ahead(self, version: int) -> None:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""
-        ahead = self._settings.ahead
-        fixed = self._sampler.observe is None and self._strategy.pace.synchronous
+        ahead = self.settings.ahead
+        fixed = self.sampler.observe is None and self.strategy.pace.synchronous
         if not ahead or not fixed:
             return
-        for later in range(version, min(version + ahead + 1, self._settings.merges)):
+        for later in range(version, min(version + ahead + 1, self.settings.merges)):
             if later in self._drawn_ahead:
                 continue
-            cohort = self._draw(self._settings.clients_per_round, later)
+            cohort = self._draw(self.settings.clients_per_round, later)
             self._drawn_ahead[later] = cohort
             # What cannot be planned is told of when its time comes, after the merges before it.
             with suppress(Exception):
                 told = [self.assign(client, later)[0] for client in cohort]
-                self._clock.expect([one for one in told if one.plan.phases])
+                self.clock.expect([one for one in told if one.plan.phases])
 
 
 def checked(plan: LocalPlan) -> LocalPlan:
@@ -196,14 +188,14 @@ def is_sound(update: LocalUpdate) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in update.params.values())
 
 
-def _record(arrival: Arrival) -> ClientRecord:
-    told, answer = arrival.job.assignment, arrival.update
+def _record(job: Job, answer: LocalUpdate) -> ClientRecord:
+    told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
         path=told.plan.path,
-        copies=arrival.job.copies,
-        work=told.plan.work(arrival.job.profile.num_samples),
+        copies=job.copies,
+        work=told.plan.work(job.profile.num_samples),
         seconds=answer.seconds or 0.0,
         coreset_budget=budgets[0] if budgets else None,
         coreset_size=answer.coreset_size,

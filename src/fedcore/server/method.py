@@ -88,13 +88,10 @@ def no_shift(state: ServerState, client: ClientId) -> Params | None:
 class Strategy:
     """A way to deal with slow clients.
 
-    Attributes:
-        plan: (client, seconds it has for its work, E) -> what it does. Asked more than once, and
-            rounds ahead: it decides by its arguments alone.
-        merge: begins a merge; ``server.merge`` has the usual ones, and ``all_at_once`` for those
-            that cannot take answers one by one.
-        pace: when to merge; the default is the synchronous round.
-        shift: what is added to every gradient of a client's next job, as SCAFFOLD does.
+    ``plan`` is (client, seconds it has for its work, E) -> what it does. It is asked again,
+    and rounds ahead: it decides by its arguments alone. ``merge`` begins a merge; ``server.merge``
+    has the usual ones, and ``all_at_once`` for those that cannot take answers one by one. ``shift``
+    is added to every gradient of a client's next job, as SCAFFOLD does.
     """
 
     plan: Callable[[ClientProfile, float, int], LocalPlan]

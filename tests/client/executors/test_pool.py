@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedcore.client.executors.pool import Pool
+from fedcore.client.executors.steps import Pool
 from fedcore.errors import BadData
 from fedcore.types import ClientData
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import form_of
-from fedcore.client.executors.steps import Steps, Tape, rounded_up
+from fedcore.client.executors.steps import Pool, Steps, Tape, rounded_up
 from fedcore.task import Task
 from fedcore.types import Assignment, LocalPlan, Path, Phase
 

@@ -6,9 +6,8 @@ from torch import nn
 
 from fedcore.client.coresets import Coresets
 from fedcore.client.executors import vectorised as module
-from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import form_of
-from fedcore.client.executors.steps import Steps
+from fedcore.client.executors.steps import Pool, Steps
 from fedcore.client.executors.vectorised import Block
 from fedcore.task import Task
 from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings

@@ -63,26 +63,22 @@ class LinearExecutor(BlockwiseExecutor):
         self._task = task
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
-        """Who has a coreset comes first, then who gets one first, which is the largest.
-
-        Of each the longest, so that no thread starts it when the others are done.
-        """
+        """Who has a coreset, then who gets one first, the largest; of each the longest first."""
         missing = self._coresets.missing(assignment)
         work = assignment.plan.work(len(self._clients[assignment.client_id]))
         return missing > 0, -missing, -work
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         (assignment,) = assignments
-        settings, data = self._settings, self._clients[assignment.client_id]
-        data = data.to(next(iter(params.values())).device)
+        data = self._clients[assignment.client_id].to(next(iter(params.values())).device)
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
-        job = Job(assignment, task, data, settings, self._coresets)
-        if waits_for_gradients(assignment.plan) or settings.measure_full_gradient:
+        job = Job(assignment, task, data, self._settings, self._coresets)
+        if waits_for_gradients(assignment.plan) or self._settings.measure_full_gradient:
             # Gradient proxies come out of the backward passes of the plain loop.
-            return [train_plainly(task, params, job, data, settings)]
-        return [self._compiled(params, job, data)]
+            return [train_plainly(params, job)]
+        return [self._compiled(params, job)]
 
-    def _compiled(self, params: Params, job: Job, data: ClientData) -> LocalUpdate:
+    def _compiled(self, params: Params, job: Job) -> LocalUpdate:
         from fedcore.client.executors.linear_kernel import train_linear
 
         plan, shift = job.assignment.plan, job.assignment.shift
@@ -94,21 +90,15 @@ class LinearExecutor(BlockwiseExecutor):
         shift_weight, shift_bias = np.empty((0, 0), np.float32), np.empty(0, np.float32)
         if shift is not None:
             shift_weight, shift_bias = (shift[name].cpu().numpy() for name in self._names)
-        x, y = data.take(slice(None))
+        inputs, labels = job.data.take(slice(None))
+        x = inputs.flatten(1).to("cpu", torch.float32).contiguous().numpy()
+        y = labels.to("cpu", torch.int64).numpy()
+        index = np.concatenate([phase.tape.index for phase in phases])
+        coefficient = np.concatenate([phase.tape.coefficient for phase in phases])
+        rate, first_epoch = self._settings.learning_rate, phases[0].first_epoch
+        rule = (rate, plan.prox_mu, plan.step_scale, shift_weight, shift_bias)
         sums = train_linear(
-            weight,
-            bias,
-            x.flatten(1).to("cpu", torch.float32).contiguous().numpy(),
-            y.to("cpu", torch.int64).numpy(),
-            np.concatenate([phase.tape.index for phase in phases]),
-            np.concatenate([phase.tape.coefficient for phase in phases]),
-            self._settings.learning_rate,
-            plan.prox_mu,
-            plan.step_scale,
-            shift_weight,
-            shift_bias,
-            phases[0].first_epoch,
-            self._sigmoid,
+            weight, bias, x, y, index, coefficient, *rule, first_epoch, self._sigmoid
         )
         job.note_losses(torch.tensor(sums, dtype=torch.float64))
         trained = zip(self._names, (weight, bias), strict=True)

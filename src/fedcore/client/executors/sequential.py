@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.job import Job, Train, loss_sums
+from fedcore.client.job import Job, Rest, loss_sums
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
@@ -30,51 +29,39 @@ class SequentialExecutor(BlockwiseExecutor):
         self._task = task
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Train a client.
-
-        What a model draws while it trains, as dropout does, has a stream of its own per round and
-        client; the caller's random numbers stay as they are.
-        """
         (assignment,) = assignments
         device = next(iter(params.values())).device
         data = self._clients[assignment.client_id].to(device)
         job = Job(assignment, self._task, data, self._settings, self._coresets)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            # What a model draws while it trains, as dropout does, has a stream of its own.
             draws = stream(assignment.seed, *assignment.path("model"))
             torch.manual_seed(int(draws.integers(1 << 63)))
-            return [train_plainly(self._task, params, job, data, self._settings)]
+            return [train_plainly(params, job)]
 
 
-def train_plainly(
-    task: Task, params: Params, job: Job, data: ClientData, settings: TrainingSettings
-) -> LocalUpdate:
-    """Do what a job says until it is done; ``params`` and ``data`` lie on one device."""
+def train_plainly(params: Params, job: Job) -> LocalUpdate:
+    """Do what a job says until it is done; ``params`` lie where its data do."""
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
         shift = {name: value.to(params[name].device) for name, value in shift.items()}
-    rule = StepRule(settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
+    rule = StepRule(job.settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
     seen: HeadGradients | None = None
     while (now := job.next(params, seen)) is not None:
-        if isinstance(now, Train):
-            params, losses, seen = _walk(task, params, rule, data, now)
-            if now.first_epoch:
-                job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
+        if isinstance(now, Rest):
+            continue  # there is nobody else to train
+        losses, parts, order = [], [], []
+        for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
+            real = coefficient > 0  # the rest is padding
+            chosen = torch.from_numpy(index[real])
+            x, y = job.data.take(chosen)
+            batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
+            params, own, part = step(job.task, params, batch, rule, watch=now.watch)
+            losses.append(own)
+            order.append(chosen)
+            parts += [] if part is None else [part]
+        if now.first_epoch:
+            job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
+        # One epoch on everything meets every sample once: put the rows back in sample order.
+        seen = HeadGradients.gather(parts, torch.cat(order)) if parts else None
     return job.answer(params)
-
-
-def _walk(
-    task: Task, params: Params, rule: StepRule, data: ClientData, now: Train
-) -> tuple[Params, list[Tensor], HeadGradients | None]:
-    """Take the steps of a tape; gives the losses of each, and what was watched."""
-    losses, parts, order = [], [], []
-    for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
-        real = coefficient > 0  # the rest is padding
-        chosen = torch.from_numpy(index[real])
-        x, y = data.take(chosen)
-        batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
-        params, own, seen = step(task, params, batch, rule, watch=now.watch)
-        losses.append(own)
-        order.append(chosen)
-        parts += [] if seen is None else [seen]
-    # One epoch on everything meets every sample once: put the rows back in sample order.
-    return params, losses, HeadGradients.gather(parts, torch.cat(order)) if parts else None

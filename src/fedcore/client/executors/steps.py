@@ -18,15 +18,62 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcore.client.executors.pool import Pool
+from fedcore.arrays import check_alike
 from fedcore.client.step import Batch, StepRule, stacked_step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.stacked import Form
-from fedcore.types import Assignment, Params
+from fedcore.types import Assignment, ClientData, ClientId, Params
 
 log = logging.getLogger(__name__)
 
 LONGEST_RUN = 256  # steps of a tape at most: bounds what lies on the device
+
+
+class Pool:
+    """Samples of all clients of a block, one after another, on the device that trains them.
+
+    The buffers are kept from round to round and only grow; ``generation`` counts how often.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Begin without samples."""
+        self.device = device
+        self.generation = 0
+        self.x = torch.empty(0)
+        self.y = torch.empty(0, dtype=torch.int64)
+
+    def fill(
+        self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
+    ) -> list[tuple[int, ClientData]]:
+        """Replace the content; gives each client's first row, and its samples as views.
+
+        ``ids`` are for the sentence that refuses a client; left out, they are places.
+        """
+        parts = [client.take(slice(None)) for client in clients]
+        names = [f"client {client}" for client in ids or range(len(parts))]
+        # Copying would convert types without a word, and one column into many.
+        for name, (x, _) in zip(names, parts, strict=True):
+            check_alike(name, x, names[0], parts[0][0])
+        total = sum(len(y) for _, y in parts)
+        self._reserve(total, parts[0][0])
+        placed, first = [], 0
+        for x, y in parts:
+            rows = slice(first, first + len(y))
+            self.x[rows].copy_(x)
+            self.y[rows].copy_(y)
+            placed.append((first, ClientData(self.x[rows], self.y[rows])))
+            first += len(y)
+        return placed
+
+    def _reserve(self, rows: int, example: Tensor) -> None:
+        same = self.x.shape[1:] == example.shape[1:] and self.x.dtype == example.dtype
+        if same and len(self.x) >= rows:
+            return
+        room = max(rows, 2 * len(self.x)) if same else rows
+        shape = (room, *example.shape[1:])
+        self.x = torch.zeros(shape, dtype=example.dtype, device=self.device)
+        self.y = torch.zeros(room, dtype=torch.int64, device=self.device)
+        self.generation += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +86,8 @@ class Tape:
 
 # What a walk along a tape gives: losses [steps, K, B] and, if they were watched, what steps showed
 Shown = tuple[Tensor, list[HeadGradients]]
+Moved = tuple[Tensor, HeadGradients | None]  # the same of a single step
+Step = Callable[[], HeadGradients | None]
 
 
 def rounded_up(clients: int) -> int:
@@ -136,9 +185,7 @@ class Steps:
         if shifted and not self._shift:
             self._shift = stacked()
 
-    def _step(
-        self, watch: int | None
-    ) -> Callable[[Tensor, Tensor], tuple[Tensor, HeadGradients | None]]:
+    def _step(self, watch: int | None) -> Callable[[Tensor, Tensor], Moved]:
         """A step of the first clients on rows of the pool, with coefficients [K, B] each."""
         width, (scaled, pulled, shifted) = self._width, self._kind
         leaves = {n: v[:width].detach().requires_grad_() for n, v in self._stack.items()}
@@ -150,7 +197,7 @@ class Steps:
             {n: v[:width] for n, v in self._shift.items()} if shifted else None,
         )
 
-        def step(rows: Tensor, coefficient: Tensor) -> tuple[Tensor, HeadGradients | None]:
+        def step(rows: Tensor, coefficient: Tensor) -> Moved:
             x = self._pool.x.index_select(0, rows.flatten())
             y = self._pool.y.index_select(0, rows.flatten())
             batch = Batch(x.view(*rows.shape, *x.shape[1:]), y.view_as(rows), coefficient)
@@ -192,9 +239,7 @@ class Steps:
 
         return walk
 
-    def _graph_of(
-        self, step: Callable[[], HeadGradients | None]
-    ) -> Callable[[], HeadGradients | None]:
+    def _graph_of(self, step: Step) -> Step:
         """Record ``step``. Its tape is all zeros by now, so trying it out moves nothing."""
         try:
             aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from fedcore.client.coresets import Coresets
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.executors.pool import Pool
 from fedcore.client.executors.stacked_model import form_of
-from fedcore.client.executors.steps import LONGEST_RUN, Steps, Tape, rows_of
+from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape, rows_of
 from fedcore.client.job import Job, Rest, Train, loss_sums
 from fedcore.client.schedule import BatchSchedule
 from fedcore.coreset.proxies import HeadGradients
@@ -48,8 +47,7 @@ class VectorisedExecutor(BlockwiseExecutor):
     ) -> None:
         """Bind the model's recipe, the data and how steps are taken, in blocks of how many.
 
-        ``threads`` train blocks side by side on a CPU, and choose coresets beside the training; 0
-        is one per core.
+        ``threads`` train blocks on a CPU, and choose coresets beside them; 0 is one per core.
         """
         self._task = task
         self._device = torch.device(device)
@@ -105,48 +103,43 @@ class _Client:
         self.order.append(torch.from_numpy(coming.index.ravel()[real]))
 
 
+@dataclass(slots=True)
 class Block:
     """Clients in slots; finished ones leave, and the others move up when it pays."""
 
-    def __init__(
-        self,
-        task: Task,
-        settings: TrainingSettings,
-        coresets: Coresets,
-        pool: Pool,
-        steps: Steps,
-    ) -> None:
-        """Bind the model, what phases ask for, what holds the samples and what takes the steps."""
-        self._task = task
-        self._settings = settings
-        self._coresets = coresets
-        self._pool = pool
-        self._steps = steps
-        self._slots: list[_Client | None] = []
+    task: Task
+    settings: TrainingSettings
+    coresets: Coresets
+    pool: Pool
+    steps: Steps
+    _slots: list[_Client | None] = field(default_factory=list, init=False)
 
     def train(
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
     ) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers lie where those do."""
         home = next(iter(params.values())).device
-        placed = self._pool.fill(data, [assignment.client_id for assignment in assignments])
+        placed = self.pool.fill(data, [assignment.client_id for assignment in assignments])
         clients = [
-            _Client(Job(assignment, self._task, own, self._settings, self._coresets), first)
+            _Client(Job(assignment, self.task, own, self.settings, self.coresets), first)
             for assignment, (first, own) in zip(assignments, placed, strict=True)
         ]
         self._slots = list(clients)
-        self._steps.start(params, assignments)
+        self.steps.start(params, assignments)
         trained: dict[int, Params] = {}
         while True:
             for slot, client in enumerate(self._slots):
                 if client is not None and not self._is_busy(slot, client):
-                    own = self._steps.params_of(slot)
+                    own = self.steps.params_of(slot)
                     trained[id(client)] = {n: v.clone().to(home) for n, v in own.items()}
                     self._slots[slot] = None
             present = [client for client in self._slots if client is not None]
             if not present:
                 return [client.job.answer(trained[id(client)]) for client in clients]
-            self._compact(len(present))
+            if len(present) <= CROWD * len(self._slots):
+                kept = [slot for slot, client in enumerate(self._slots) if client is not None]
+                self.steps.keep(kept)
+                self._slots = [self._slots[slot] for slot in kept]
             self._run(present)
 
     def _is_busy(self, slot: int, client: _Client) -> bool:
@@ -155,18 +148,12 @@ class Block:
             return True
         seen = HeadGradients.gather(client.seen, torch.cat(client.order)) if client.seen else None
         client.seen, client.order = [], []
-        now = client.job.next(self._steps.params_of(slot), seen)
+        now = client.job.next(self.steps.params_of(slot), seen)
         if isinstance(now, Rest):
             client.rest = now.steps
         elif now is not None:
             client.train, client.position = now, 0
         return now is not None
-
-    def _compact(self, active: int) -> None:
-        if active <= CROWD * len(self._slots):
-            kept = [slot for slot, client in enumerate(self._slots) if client is not None]
-            self._steps.keep(kept)
-            self._slots = [self._slots[slot] for slot in kept]
 
     def _run(self, present: Sequence[_Client]) -> None:
         """Step until the first client comes to the end of its tape or of its rest."""
@@ -174,7 +161,7 @@ class Block:
         watching = any(client.train.watch for client in present if client.remaining)
         if any(client.remaining for client in present):
             count = min(count, LONGEST_WATCH if watching else LONGEST_RUN)
-            self._step(count, self._task.head_width if watching else None)
+            self._step(count, self.task.head_width if watching else None)
         # Where nobody has anything to do, the first to end its rest need not wait for steps.
         for client in present:
             if client.remaining:
@@ -184,7 +171,7 @@ class Block:
 
     def _step(self, count: int, watch: int | None) -> None:
         """Take ``count`` steps with everybody who has a tape, and note what they show."""
-        shape = (count, len(self._slots), self._settings.batch_size)
+        shape = (count, len(self._slots), self.settings.batch_size)
         coefficient, noted = np.zeros(shape, np.float32), np.zeros(shape, np.bool_)
         # Who rests sees its own sample: another's might overflow, and 0 · NaN is NaN.
         own_rows = [0 if client is None else client.first_row for client in self._slots]
@@ -198,7 +185,7 @@ class Block:
             first = max(0, client.train.first_epoch - client.position)
             noted[:first, slot] = coming.coefficient[:first] > 0
         tape = Tape(self._on_device(rows), self._on_device(coefficient))
-        losses, shown = self._steps.run(tape, watch)
+        losses, shown = self.steps.run(tape, watch)
         first_losses = torch.where(self._on_device(noted), losses, 0.0) if noted.any() else None
         sums = None if first_losses is None else loss_sums(first_losses.transpose(0, 1).flatten(1))
         for slot, client in training:
@@ -209,4 +196,4 @@ class Block:
                 client.watch(HeadGradients.gather([rows_of(seen, own) for seen in shown]), count)
 
     def _on_device(self, values: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(values).to(self._pool.device)
+        return torch.from_numpy(values).to(self.pool.device)

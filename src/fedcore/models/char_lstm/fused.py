@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -109,9 +108,6 @@ def fits(x: Tensor, units: int) -> bool:
 @functools.cache
 def _works(device: torch.device) -> bool:
     """Try the kernels once on a small stack; where they fail, say so once."""
-    if find_spec("triton") is None:
-        log.warning("the LSTM takes its plain form: Triton is not installed")
-        return False
     units = BACKWARD_UNITS
     x = torch.zeros(1, 2, 1, 1, device=device, requires_grad=True)
     weights = [torch.zeros(1, 4 * units, width, device=device) for width in (1, units)]
@@ -119,7 +115,7 @@ def _works(device: torch.device) -> bool:
         with torch.enable_grad():
             last = fused_lstm(x, weights, [weights[1]] * 2, [weights[0][:, :, 0]] * 2)
             torch.autograd.grad(last.sum(), [x])
-    except Exception as error:  # compilers fail in many ways, and none of them is the user's fault
+    except Exception as error:  # no Triton, or a compiler that fails in one of many ways
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         log.warning("the LSTM takes its plain form: %s", reason)
         return False
