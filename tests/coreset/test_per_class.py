@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean
-from fedcore.coreset.per_class import select_per_class, split_budget
 from fedcore.coreset.selectors import kmedoids, uniform, uniform_plain
+from fedcore.coreset.selectors.kmedoids_per_class import select_per_class, split_budget
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12).filter(any), st.integers(1, 200))

@@ -65,8 +65,7 @@ def test_a_seed_is_a_whole_number(seed):
 
 
 @pytest.mark.parametrize(
-    "start",
-    [[999], [-1], ["a"], "a", [[0, 1], [2, 3]], [0.5], np.ones(20, bool), [[1], [2, 3]]],
+    "start", [[999], [-1], ["a"], "a", [[0, 1], [2, 3]], [0.5], np.ones(20, bool), [[1], [2, 3]]]
 )
 def test_a_start_is_a_row_of_positions(start):
     with pytest.raises(BadOption, match="start must"):

@@ -23,11 +23,7 @@ PLAIN = "uniform-plain"  # what takes the place of a choice that failed
 
 
 def build_coreset(
-    candidates: Candidates,
-    budget: int,
-    selector: str,
-    generator: Generator,
-    options: Options = (),
+    candidates: Candidates, budget: int, selector: str, generator: Generator, options: Options = ()
 ) -> Coreset:
     """At most ``budget`` of the candidates, with weights that sum to their number n.
 

@@ -14,21 +14,13 @@ from fedcore.types import Coreset, Generator
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """n samples as points of a space, with what else is known of them.
+    """n samples as points of a space, with what else is known of them."""
 
-    Attributes:
-        space: where distances between (stand-ins for) gradients are measured.
-        labels: [n] classes, if there are any.
-        losses: [n] loss of each sample, for selectors that go by it.
-        start: positions of an earlier coreset, for selectors that can begin with one.
-        seconds: wall-clock limit, for selectors that can stop early.
-    """
-
-    space: Metric
-    labels: Tensor | None = None
-    losses: Tensor | None = None
-    start: Tensor | None = None
-    seconds: float | None = None
+    space: Metric  # where distances between (stand-ins for) gradients are measured
+    labels: Tensor | None = None  # [n] classes, if there are any
+    losses: Tensor | None = None  # [n] for selectors that go by them
+    start: Tensor | None = None  # positions of an earlier coreset, for who can begin with one
+    seconds: float | None = None  # wall-clock limit, for selectors that can stop early
 
     def __len__(self) -> int:
         return len(self.space)

@@ -41,13 +41,14 @@ def as_rows(values: Array, name: str) -> Tensor:
 
     In float32, unless that would lose what tells points apart: where squares would overflow or
     vanish, and where more digits were given and numbers lie far from zero against their spread,
-    the matrix is in float64.
-
-    Raises:
-        ValueError: If it is not a matrix.
-        NotFinite: If it holds NaN or infinity, in float32.
+    the matrix is in float64. What is no matrix, or not finite in float32, is refused.
     """
-    tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_native(values))
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+    else:  # which may have strides, or a kind that torch does not know
+        size, whole = values.dtype.itemsize, values.dtype.kind in "iu"
+        kind = np.float64 if size > 4 or (whole and size == 4) else np.float32
+        tensor = torch.from_numpy(np.ascontiguousarray(values, dtype=kind))
     if tensor.ndim != 2:
         raise ValueError(
             f"{name} must be a matrix with one row a sample, got shape {tuple(tensor.shape)}"
@@ -67,12 +68,6 @@ def as_rows(values: Array, name: str) -> Tensor:
     if lost or not (largest == 0 or SMALLEST <= largest <= LARGEST):
         return (tensor.to(torch.float64) + 0.0).contiguous()
     return rows
-
-
-def _native(values: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.floating]:
-    more = values.dtype.itemsize > 4 or (values.dtype.kind in "iu" and values.dtype.itemsize == 4)
-    kind = np.float64 if more else np.float32
-    return np.ascontiguousarray(values, dtype=kind)
 
 
 def _far_from_zero(rows: Tensor) -> bool:

@@ -58,11 +58,7 @@ def residual_metric(residuals: Array, weight: Array) -> Euclidean:
 
     r ↦ r L with L Lᵀ = W Wᵀ. L comes from the eigenvectors of W Wᵀ rather than from Cholesky's
     factor, so a rank-deficient W (more classes than inputs, dead units) is not a special case:
-    directions that W does not see are dropped.
-
-    Args:
-        residuals: softmax − one-hot, [n, C].
-        weight: The last layer's matrix W, [C, d] as ``torch.nn.Linear`` stores it.
+    directions that W does not see are dropped. ``weight`` is W [C, d].
     """
     rows, matrix = as_rows(residuals, "residuals"), as_rows(weight, "weight").double()
     if rows.shape[1] != matrix.shape[0]:
@@ -79,13 +75,9 @@ def residual_metric(residuals: Array, weight: Array) -> Euclidean:
 
 
 def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> Metric:
-    """The space in which ``proxy`` measures distances, as small as exactness allows.
+    """The space in which a ``proxy`` that looks at gradients measures distances.
 
-    Args:
-        proxy: one of the three that look at gradients.
-        seen: what the passes yielded.
-        weight: W [C, d] of the last layer.
-        bias: whether that layer has one.
+    ``weight`` is W [C, d] of the last layer, ``bias`` whether that layer has one.
     """
     if proxy == LAST_LAYER_INPUT:
         return residual_metric(seen.residuals, weight)

@@ -13,11 +13,7 @@ def nearest_counts(space: Metric, chosen: Tensor) -> Coreset:
     """δ_k = |{j : k = argmin_{l in S} d_jl}| and the objective Σ_j min_k d_jk (Eq. 5).
 
     Ties go to the lowest index, and a chosen sample always counts for itself, so every weight
-    is at least one even when chosen samples coincide.
-
-    Args:
-        space: where distances are measured.
-        chosen: [b] sorted, unique positions.
+    is at least one even when chosen samples coincide. ``chosen`` [b] are sorted and unique.
     """
     nearest = torch.empty(len(space), dtype=torch.int64, device=chosen.device)
     objective = 0.0
@@ -33,15 +29,15 @@ def nearest_counts(space: Metric, chosen: Tensor) -> Coreset:
 def equal_weights(space: Metric, chosen: Tensor) -> Coreset:
     """δ_k = n / b for every chosen sample, whatever stands near it."""
     weights = torch.full((len(chosen),), len(space) / len(chosen), dtype=torch.float64)
-    return finish(space, chosen, weights.to(chosen.device), None, None)
+    return finish(space, chosen, weights.to(chosen.device))
 
 
 def finish(
     space: Metric,
     chosen: Tensor,
     weights: Tensor,
-    objective: float | None,
-    assignment: Tensor | None,
+    objective: float | None = None,
+    assignment: Tensor | None = None,
 ) -> Coreset:
     """A coreset with its gradient error measured."""
     error = gradient_error(space, chosen, weights)

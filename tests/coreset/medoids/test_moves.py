@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from plain_medoids import rows_of
 
+from fedcore.coreset.medoids.kernels import who_lists
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.lists import Reverse, who_lists
 from fedcore.coreset.medoids.moves import drop, settle, sweep
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.sparse import new_state
@@ -20,7 +20,7 @@ def begin(length, chosen):
     state = new_state(chosen, LAYOUT.weights, LAYOUT.far)
     settle(lists, state)
     exact = who_lists(lists, np.zeros_like(lists.exact), lists.exact)
-    return lists, Reverse(*exact, *who_lists(lists, lists.exact, lists.size)), state
+    return lists, (exact, who_lists(lists, lists.exact, lists.size)), state
 
 
 def check_against_recomputation(lists, state):

@@ -10,7 +10,7 @@ from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.moves import settle
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.medoids.sparse import Search, list_length, solve_sparse
+from fedcore.coreset.medoids.sparse import Best, Search, list_length, solve_sparse
 from fedcore.coreset.metric import Euclidean
 
 
@@ -85,9 +85,8 @@ def search_of(metric, k, length):
     count = len(metric)
     problem = Problem(rows_of(metric), np.ones(count, np.float32), k, np.arange(k))
     layout = layout_of(problem)
-    return Search(
-        layout, build_lists(layout, length, None), layout.places(problem.start), None, None
-    )
+    start = layout.places(problem.start)
+    return Search(layout, build_lists(layout, length, None), start, Best(start, np.inf, None))
 
 
 def test_a_cluster_larger_than_lists_gets_its_best_member(late):

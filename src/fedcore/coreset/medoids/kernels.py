@@ -10,11 +10,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled
-from fedcore.coreset.medoids import lists, moves, products, search
+from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids import moves, products, search
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows, squared_to_leaf
-from fedcore.coreset.medoids.lists import Lists, Reverse
-from fedcore.coreset.medoids.moves import State
+from fedcore.coreset.medoids.moves import Lists, Reverse, State, Tables
 from fedcore.coreset.medoids.plain import COARSE, FAR, FINE
 from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
@@ -184,33 +183,92 @@ def nearest_by_products(
 
 @compiled
 def add_extras(
-    known: Lists, chosen: Places, rows: Indices, found: Ints, distances: Floats, fresh: bool
+    lists: Lists, chosen: Places, rows: Indices, found: Ints, distances: Floats, fresh: bool
 ) -> None:
-    """Put medoids behind lists; see ``lists``."""
-    lists.add_extras(known, chosen, rows, found, distances, fresh)
+    """Put medoids [m, E < EXTRAS], sorted, behind the exact part of the lists of ``rows``.
+
+    With ``fresh`` they are the nearest of all medoids and replace what was there. Otherwise
+    they are the nearest of those that are new, and join the extras that are medoids still.
+    """
+    for row in range(len(rows)):
+        point = rows[row]
+        exact = lists.exact[point]
+        size = exact
+        if not fresh:
+            for position in range(exact, lists.size[point]):
+                if chosen[lists.points[point, position]]:
+                    lists.points[point, size] = lists.points[point, position]
+                    lists.distances[point, size] = lists.distances[point, position]
+                    size += 1
+        for position in range(found.shape[1]):
+            name, distance = found[row, position], distances[row, position]
+            if name < 0:
+                break
+            if distance >= lists.distances[point, exact - 1]:  # else it is listed already
+                size = _insert(lists, point, size, name, distance)
+        lists.size[point] = size
+        if fresh:
+            # All of them, if there were fewer than asked for.
+            whole = found[row, found.shape[1] - 1] < 0
+            lists.reach[point] = 1e30 if whole else distances[row, found.shape[1] - 1]
+
+
+@inlined
+def _insert(lists: Lists, point: int, size: int, name: int, distance: float) -> int:
+    """Insert an extra where it belongs, unless it is listed; return the new size."""
+    for position in range(size):
+        if lists.points[point, position] == name:
+            return size
+    if size == lists.points.shape[1]:
+        size -= 1  # the last one makes room, and is not known of any more
+        lists.reach[point] = min(lists.reach[point], lists.distances[point, size - 1])
+    place = size
+    while place > lists.exact[point] and lists.distances[point, place - 1] > distance:
+        lists.points[point, place] = lists.points[point, place - 1]
+        lists.distances[point, place] = lists.distances[point, place - 1]
+        place -= 1
+    lists.points[point, place] = name
+    lists.distances[point, place] = distance
+    return size + 1
 
 
 @compiled
-def who_lists(known: Lists, begins: Ints, ends: Ints) -> tuple[Indices, Ints, Floats]:
-    """Return who lists each point; see ``lists``."""
-    return lists.who_lists(known, begins, ends)
+def who_lists(lists: Lists, begins: Ints, ends: Ints) -> Reverse:
+    """Return who has each point between places begins[j] and ends[j] of its list."""
+    count = len(lists.size)
+    offsets = np.zeros(count + 1, np.int64)
+    for point in range(count):
+        for position in range(begins[point], ends[point]):
+            offsets[lists.points[point, position] + 1] += 1
+    for point in range(count):
+        offsets[point + 1] += offsets[point]
+    points = np.empty(offsets[count], np.int32)
+    distances = np.empty(offsets[count], np.float32)
+    free = offsets[:count].copy()
+    for point in range(count):
+        for position in range(begins[point], ends[point]):
+            other = lists.points[point, position]
+            points[free[other]] = point
+            distances[free[other]] = lists.distances[point, position]
+            free[other] += 1
+    return Reverse(offsets, points, distances)
 
 
 @compiled
-def settle(known: Lists, served: State) -> float:
+def settle(lists: Lists, state: State) -> float:
     """Find everybody's medoids; see ``moves``."""
-    return moves.settle(known, served)
+    return moves.settle(lists, state)
 
 
 @compiled
-def drop(known: Lists, reverse: Reverse, served: State, number: int, limit: float) -> int:
+def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
     """Drop the cheapest medoids; see ``moves``."""
-    return moves.drop(known, reverse, served, number, limit)
+    return moves.drop(lists, reverse, state, number, limit)
 
 
 @compiled
 def sweep(
-    known: Lists, reverse: Reverse, served: State, first: int, quiet: int, tries: int, least: float
+    lists: Lists, reverse: Tables, state: State, first: int, quiet: int, tries: int, least: float
 ) -> tuple[int, int, int]:
     """Swap where that helps; see ``moves``."""
-    return moves.sweep(known, reverse, served, first, quiet, tries, least)
+    return moves.sweep(lists, reverse, state, first, quiet, tries, least)

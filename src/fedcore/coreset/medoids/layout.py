@@ -20,7 +20,7 @@ from fedcore.coreset.medoids.kernels import (
     nearest_by_products,
     spatial_order,
 )
-from fedcore.coreset.medoids.lists import EXTRAS, Lists
+from fedcore.coreset.medoids.moves import EXTRAS, Lists
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
@@ -71,35 +71,23 @@ def leaves_of(rows: Rows) -> Leaves:
     """Lay the points out in leaves of 64 consecutive ones."""
     if not len(rows.right):
         return Leaves(_blocks(rows.left), NO_LEAVES, NO_FACTOR, NO_FACTOR)
-    return Leaves(
-        _blocks(rows.left), _blocks(rows.right), _runs(rows.norm_left), _runs(rows.norm_right)
-    )
+    norms = (_blocks(norms[:, None])[:, 0] for norms in (rows.norm_left, rows.norm_right))
+    return Leaves(_blocks(rows.left), _blocks(rows.right), *norms)
 
 
 def _blocks(values: Floats) -> Floats:
     count, width = values.shape
     blocks = -(-count // LEAF)
-    turned = _aligned((blocks, width, LEAF))
+    # Begins where a vector register can read it in one go.
+    room = np.empty(blocks * width * LEAF + LINE // 4, np.float32)
+    begin = -room.ctypes.data % LINE // 4
+    turned = room[begin : begin + blocks * width * LEAF].reshape(blocks, width, LEAF)
     whole = count // LEAF
     turned[:whole] = values[: whole * LEAF].reshape(whole, LEAF, width).transpose(0, 2, 1)
     if whole < blocks:
         turned[whole] = 0.0
         turned[whole, :, : count - whole * LEAF] = values[whole * LEAF :].T
     return turned
-
-
-def _aligned(shape: tuple[int, ...]) -> Floats:
-    """Return an empty array that begins where a vector register can read it in one go."""
-    size = math.prod(shape)
-    room = np.empty(size + LINE // 4, np.float32)
-    begin = -room.ctypes.data % LINE // 4
-    return room[begin : begin + size].reshape(shape)
-
-
-def _runs(values: Floats) -> Floats:
-    filled = np.zeros(-(-len(values) // LEAF) * LEAF, np.float32)
-    filled[: len(values)] = values
-    return filled.reshape(len(filled) // LEAF, LEAF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +159,8 @@ def nearest(
     """Return each query's k nearest points of ``index``, [m, k] names and distances, sorted.
 
     Queries are positions in ``rows``, best given in spatial order. A query is its own neighbour
-    only with ``keep_own``. Where there are fewer than k points, −1 is filled in.
-
-    Raises:
-        TimeUp: If there is a clock, and it says so.
+    only with ``keep_own``. Where there are fewer than k points, −1 is filled in. ``TimeUp`` is
+    raised if there is a clock, and it says so.
     """
     points = np.empty((len(queries), k), np.int32)
     distances = np.empty((len(queries), k), np.float32)

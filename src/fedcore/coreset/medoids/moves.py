@@ -20,9 +20,37 @@ from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.geometry import Floats, Ints
-from fedcore.coreset.medoids.lists import Lists, Reverse
 
+EXTRAS = 16  # room behind the exact part of a list
 NEVER = 1e300  # the removal cost of what is not a medoid
+
+
+class Lists(NamedTuple):
+    """Sorted neighbour lists of n points: what each knows of the others.
+
+    A list starts with the point itself at distance 0 and goes on with its K − 1 nearest, exactly.
+    Behind them stand a few *extras*, medoids further away that a repair has found; between the two
+    there may be gaps, so anything beyond ``radius`` is an upper bound and not the truth.
+    """
+
+    points: Ints  # [n, K + extras]
+    distances: Floats  # [n, K + extras]
+    exact: Ints  # [n] how many entries are the nearest without a gap
+    size: Ints  # [n] how many entries there are
+    radius: Floats  # [n] up to where the list is complete
+    reach: Floats  # [n] up to where it held all medoids at the last repair
+
+
+class Reverse(NamedTuple):
+    """For each point, those that have it in their list: points[offsets[i] : offsets[i + 1]]."""
+
+    offsets: NDArray[np.int64]  # [n + 1]
+    points: Ints
+    distances: Floats
+
+
+# The exact parts of lists never change, extras do at every repair: each has a table of its own.
+Tables = tuple[Reverse, Reverse]
 
 
 class State(NamedTuple):
@@ -110,13 +138,11 @@ def _wake(lists: Lists, state: State, point: int, reach: float) -> None:
 
 
 @compiled
-def _leave(lists: Lists, reverse: Reverse, state: State, medoid: int) -> None:
+def _leave(lists: Lists, reverse: Tables, state: State, medoid: int) -> None:
     """Make ``medoid`` an ordinary point: whoever it served looks for another."""
     state.chosen[medoid] = False
-    offsets, points = reverse.offsets, reverse.points
     for part in range(2):
-        if part == 1:
-            offsets, points = reverse.extra_offsets, reverse.extra_points
+        offsets, points, _ = reverse[part]
         for entry in range(offsets[medoid], offsets[medoid + 1]):
             point = points[entry]
             near = state.near[point]
@@ -136,15 +162,12 @@ def _leave(lists: Lists, reverse: Reverse, state: State, medoid: int) -> None:
 
 
 @compiled
-def _enter(lists: Lists, reverse: Reverse, state: State, candidate: int) -> None:
+def _enter(lists: Lists, reverse: Tables, state: State, candidate: int) -> None:
     """Make ``candidate`` a medoid: whoever has it near enough is served by it."""
     state.chosen[candidate] = True
     state.removal[candidate] = 0.0
-    offsets, points, distances = reverse.offsets, reverse.points, reverse.distances
     for part in range(2):
-        if part == 1:
-            offsets, points = reverse.extra_offsets, reverse.extra_points
-            distances = reverse.extra_distances
+        offsets, points, distances = reverse[part]
         for entry in range(offsets[candidate], offsets[candidate + 1]):
             point, distance = points[entry], distances[entry]
             reach = state.second_distance[point]
@@ -166,7 +189,7 @@ def _enter(lists: Lists, reverse: Reverse, state: State, candidate: int) -> None
 
 
 @compiled
-def drop(lists: Lists, reverse: Reverse, state: State, number: int, limit: float) -> int:
+def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
     """Drop up to ``number`` medoids, cheapest first, while each costs less than ``limit``.
 
     Returns how many were dropped. This is greedy facility location run backwards: few steps
@@ -183,16 +206,13 @@ def drop(lists: Lists, reverse: Reverse, state: State, number: int, limit: float
 
 
 @compiled
-def _best_swap(reverse: Reverse, state: State, candidate: int) -> tuple[int, float]:
+def _best_swap(reverse: Tables, state: State, candidate: int) -> tuple[int, float]:
     """Return the medoid that ``candidate`` should replace, and the change of the objective."""
     shared = 0.0
     count = 0
-    offsets, points, distances = reverse.offsets, reverse.points, reverse.distances
     # Not a function called twice: handing over the state costs as much as such a loop.
     for part in range(2):
-        if part == 1:
-            offsets, points = reverse.extra_offsets, reverse.extra_points
-            distances = reverse.extra_distances
+        offsets, points, distances = reverse[part]
         # First who is near enough, without a branch, which would be mispredicted half of the time.
         hits = 0
         for entry in range(offsets[candidate], offsets[candidate + 1]):
@@ -226,12 +246,11 @@ def _best_swap(reverse: Reverse, state: State, candidate: int) -> tuple[int, flo
 
 @compiled
 def sweep(
-    lists: Lists, reverse: Reverse, state: State, first: int, quiet: int, tries: int, least: float
+    lists: Lists, reverse: Tables, state: State, first: int, quiet: int, tries: int, least: float
 ) -> tuple[int, int, int]:
     """Try up to ``tries`` stale candidates from ``first`` on; swap where that gains > ``least``.
 
-    ``quiet`` candidates before ``first`` did not help; n in a row end the search. Returns the
-    next candidate, the new ``quiet`` and the swaps made.
+    Takes and returns what ``exact.sweep`` does.
     """
     count = len(state.chosen)
     swaps = 0

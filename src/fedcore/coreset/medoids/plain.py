@@ -1,7 +1,7 @@
 """The torch path: FasterPAM in tensor operations alone, where numba is missing; on any device.
 
 Chunks of candidates against all points: for a whole chunk the change that each would bring
-(``swaps`` has the equation), then those that seem to help one by one, each weighed again, for the
+(``exact`` has the equation), then those that seem to help one by one, each weighed again, for the
 swaps before it may have changed its worth. Sums over clusters are taken in 64-bit integers: those
 do not depend on the order of the additions, so a seed gives one answer on a GPU, too.
 """
@@ -60,10 +60,6 @@ class Plain:
         self.near[points], self.near_distance[points] = near, near_distance
         self.second[points], self.second_distance[points] = second, second_distance
 
-    def total(self) -> float:
-        """Return Σ_j w_j d_j."""
-        return float((self.weights * self.near_distance).sum())
-
     def changes(self, reach: Tensor) -> tuple[Tensor, Tensor]:
         """Return the slot that each candidate should take, and the change; reach is [c, n]."""
         near, second, k = self.near_distance, self.second_distance, len(self.medoids)
@@ -121,7 +117,8 @@ def solve_plain(
     while quiet < len(state.chunks) and not (over is not None and over()):
         candidates = state.chunks[turn % len(state.chunks)]
         turn, quiet = turn + 1, quiet + 1
-        reach, least = state.between(candidates, slice(None)), -1e-9 * state.total()
+        reach = state.between(candidates, slice(None))
+        least = -1e-9 * float((state.weights * state.near_distance).sum())
         _, change = state.changes(reach)
         change[torch.isin(candidates, state.medoids)] = 0.0
         for row in (change < least).nonzero()[:, 0].tolist():
@@ -131,13 +128,8 @@ def solve_plain(
                 swaps, quiet = swaps + 1, 0
     medoids = state.medoids.sort().values
     final = Plain(metric, weights, labels, medoids)
-    return Medoids(
-        medoids.cpu().numpy(),
-        final.near.cpu().numpy().astype(np.int64),
-        "torch",
-        swaps=swaps,
-        finished=quiet >= len(state.chunks),
-    )
+    near, finished = final.near.cpu().numpy(), quiet >= len(state.chunks)
+    return Medoids(medoids.cpu().numpy(), near, "torch", swaps=swaps, finished=finished)
 
 
 def add_words(

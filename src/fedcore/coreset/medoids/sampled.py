@@ -3,7 +3,7 @@
 With k far below n a cluster outgrows a point's neighbour list, but not every point need be tried
 as a medoid. Some ten *candidates* a medoid are, and every point lists the candidates nearest to
 it: on such lists dropping, swapping and repairing go on as in the sparse path, with the costs of
-all n points. Then each cluster takes its best member for a medoid (``centre``), new candidates
+all n points. Then each cluster takes its best member for a medoid (``ranked``), new candidates
 are drawn around the new medoids and where the objective still lies, and swaps begin again, until
 a round gains next to nothing.
 """
@@ -14,20 +14,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints
 from fedcore.coreset.medoids.kernels import settle
-from fedcore.coreset.medoids.layout import (
-    Layout,
-    Ranked,
-    build_lists,
-    layout_of,
-    nearest_among,
-    ranked,
-)
+from fedcore.coreset.medoids.layout import Layout, Ranked, build_lists, ranked
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, is_small, polished, served_by
+from fedcore.coreset.medoids.sparse import SURPLUS, Best, Places, Search, begin, polished, served_by
 
 EACH = 10  # candidates a medoid,
 SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
@@ -40,13 +32,10 @@ ROUNDS = 5  # at most
 # Of the objective: what a round must gain for another to follow, with very few medoids and beyond.
 ENOUGH, ENOUGH_BEYOND = 0.02, 0.03
 
-Places = NDArray[np.bool_]
-
 
 class Served(NamedTuple):
-    """Where a round has led: medoids, and who is served by which."""
+    """Where a round has led: who is served by which medoid."""
 
-    chosen: Places  # [n]
     near: Ints  # [n] the place of each place's medoid
     distance: Floats  # [n] to it
     total: float  # Σ_j w_j d_j
@@ -55,30 +44,26 @@ class Served(NamedTuple):
 
 def solve_sampled(problem: Problem, over: Over | None = None) -> Medoids:
     """Swap among candidates, centre, draw new candidates, repeat; see the module's first lines."""
-    layout = layout_of(problem)
-    start = layout.places(problem.start)
-    best = None if over is None else Best(start, served_by(layout, start)[1])
+    layout, best = begin(problem, over)
     try:
-        chosen, swaps = _rounds(problem, layout, start, best, over)
+        chosen, swaps = _rounds(problem, layout, best)
         finished = True
     except TimeUp:
-        assert best is not None  # there was a clock
         chosen, swaps, finished = best.chosen, 0, False
     near, total = served_by(layout, chosen)
-    if best is not None and best.total < total:
+    if over is not None and best.total < total:
         chosen, near = best.chosen, served_by(layout, best.chosen)[0]
     solution = replace(
         layout.solution(chosen, near, "sampled"), certified=0.0, swaps=swaps, finished=finished
     )
-    few = problem.k <= VERY_FEW and is_small(problem, *POLISHED)
-    return polished(problem, solution, over) if few and finished else solution
+    few = problem.k <= VERY_FEW and finished
+    return polished(problem, solution, over, *POLISHED) if few else solution
 
 
-def _rounds(
-    problem: Problem, layout: Layout, start: Places, best: Best | None, over: Over | None
-) -> tuple[Places, int]:
+def _rounds(problem: Problem, layout: Layout, best: Best) -> tuple[Places, int]:
     """Return medoids, and the swaps it took."""
-    k, enough = problem.k, ENOUGH
+    k, enough, start = problem.k, ENOUGH, best.chosen
+    everyone = np.arange(len(layout))
     number = min(EACH * k + int(SPARE * k**0.5), len(layout))
     if k > VERY_FEW:
         number, enough = int(FEWER * number), ENOUGH_BEYOND
@@ -86,8 +71,11 @@ def _rounds(
     starts = [start] if problem.warm else _starts(layout, start, candidates)
     swaps, before = 0, np.inf
     for _ in range(ROUNDS):
-        tries = _swapped(layout, candidates, starts, k, number, best, over)
-        found, order = _best_centred(layout, tries)
+        tries = _swapped(layout, candidates, starts, k, number, best)
+        # By costs with centred medoids: candidates off centre hide which clusters are right.
+        orders = [ranked(layout, everyone, found.near, found.distance) for found in tries]
+        least = int(np.argmin([order.total for order in orders]))
+        found, order = tries[least], orders[least]
         chosen, swaps = np.zeros(len(layout), np.bool_), swaps + found.swaps
         chosen[order.places[order.begins[:-1]]] = True
         if found.total > before * (1 - enough):
@@ -140,42 +128,22 @@ def _starts(layout: Layout, start: Places, candidates: Places) -> list[Places]:
 
 
 def _swapped(
-    layout: Layout,
-    candidates: Places,
-    starts: list[Places],
-    k: int,
-    number: int,
-    best: Best | None,
-    over: Over | None,
+    layout: Layout, candidates: Places, starts: list[Places], k: int, number: int, best: Best
 ) -> list[Served]:
     """Go down to k medoids and swap until no candidate helps, from every start."""
     # So many that a point hardly misses its second medoid.
     length = -(-min(3 * number // (2 * k) + 17, number) // 8) * 8
-    lists = build_lists(layout, length, over, candidates)
+    lists = build_lists(layout, length, best.over, candidates)
     tries = []
     for start in starts:
         lists.size[:] = lists.exact
         lists.reach[:] = lists.radius
-        search = Search(layout, lists, start, best, over)
+        search = Search(layout, lists, start, best)
         search.thin(k)
         swaps = search.improve(whole=False)
         total, state = settle(lists, search.state), search.state
-        near = state.near.copy()
-        unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))
-        near[unsure] = nearest_among(layout, state.chosen, unsure, 1, over)[0][:, 0]
-        tries.append(Served(state.chosen, near, state.near_distance, total, swaps))
+        tries.append(Served(search.nearest(best.over), state.near_distance, total, swaps))
     return tries
-
-
-def _best_centred(layout: Layout, tries: list[Served]) -> tuple[Served, Ranked]:
-    """Return what is best once its clusters have their best members for medoids.
-
-    Before that, candidates that happen to lie off centre hide which clusters are the right ones.
-    """
-    everyone = np.arange(len(layout))
-    orders = [ranked(layout, everyone, found.near, found.distance) for found in tries]
-    least = int(np.argmin([order.total for order in orders]))
-    return tries[least], orders[least]
 
 
 def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:

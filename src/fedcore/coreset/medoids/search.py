@@ -94,9 +94,7 @@ def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: F
     A key's place is the number of smaller keys: quadratic, but without branches.
     """
     room = points.shape[1]
-    for place in range(room):
-        points[row, place] = -1
-        distances[row, place] = 0.0
+    points[row], distances[row] = -1, 0.0
     own_key = np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(count):
         if np.int64(keys[row, i] & np.uint64(0xFFFFFFFF)) == own:
@@ -115,8 +113,7 @@ def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: F
 @inlined
 def _box_bounds(index: Index, turned: Floats, leaf: int, bounds: Floats) -> None:
     """Set ``bounds`` [64] to the squared distances of 64 queries [d, 64] to the leaf's box."""
-    for q in range(LEAF):
-        bounds[q] = 0.0
+    bounds[:] = 0.0
     for t in range(index.low.shape[0]):
         low, high = index.low[t, leaf], index.high[t, leaf]
         for q in range(LEAF):
@@ -132,9 +129,7 @@ def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near:
     ``least`` is the squared distance between the queries' box and the leaf's, ``near`` the sum of
     the distances of a few of them to the leaf's box, which is the better order to visit in.
     """
-    for leaf in range(len(least)):
-        least[leaf] = 0.0
-        near[leaf] = 0.0
+    least[:], near[:] = 0.0, 0.0
     step = max(1, count // 8)
     for t in range(index.low.shape[0]):
         low, high = turned[t, 0], turned[t, 0]
@@ -167,15 +162,6 @@ def _by_nearness(near: Floats) -> Ints:
         order[begins[bucket]] = leaf
         begins[bucket] += 1
     return order
-
-
-@inlined
-def _largest(values: Floats) -> np.float32:
-    """Return the largest of some numbers."""
-    largest: np.float32 = values[0]
-    for i in range(len(values)):
-        largest = max(largest, values[i])
-    return largest
 
 
 @inlined
@@ -233,8 +219,11 @@ def nearest_by_leaves(
     bounds = np.empty(LEAF, np.float32)
     visitors = np.empty(LEAF, np.int64)
     for leaf in _by_nearness(near):
+        largest = worst[0]
+        for q in range(LEAF):
+            largest = max(largest, worst[q])
         # Rounding may push a bound above the distance it bounds: allow for that.
-        if least[leaf] * np.float32(0.9999) > _largest(worst):
+        if least[leaf] * np.float32(0.9999) > largest:
             continue
         _box_bounds(index, turned, leaf, bounds)
         visiting = 0

@@ -66,18 +66,15 @@ def solve(
         space: A metric, or points [n, d] with Euclidean distances.
         k: How many to choose; n or more chooses all.
         seed: Of the order in which points are looked at.
-        labels: One integer a point; then a point is only ever served by a medoid of its own
-            label, while the budget k is shared by all labels.
+        labels: One integer a point, which is then only served by a medoid of its own label.
         start: Medoids to begin with, such as those of an earlier, similar problem.
-        seconds: After so long the best medoids so far are returned, with everybody's nearest: to
-            find those for certain is what this may take longer. At the worst they are k points
-            drawn at random, or the start.
+        seconds: After so long the best medoids so far are returned, at the worst k points drawn at
+            random, or the start; finding everybody's nearest is what this may take longer.
         over: A clock in place of ``seconds``: says whether the time is up.
         path: "exact", "sparse", "sampled", "torch", or "auto"; see ``path_for``.
 
     Raises:
-        ValueError: If k is not positive, there are no points, they are not finite, labels do
-            not fit, or labels ask for more medoids than k.
+        ValueError: If any of these does not fit, or labels ask for more medoids than k.
     """
     if seconds is not None:
         end = time.monotonic() + seconds
@@ -89,9 +86,6 @@ def solve(
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     classes = None if labels is None else _checked_labels(labels, count)
-    if k >= count:
-        everything = np.arange(count, dtype=np.int64)
-        return Medoids(everything, everything.copy(), "exact")
     single = metric.single()
     factors = [factor.cpu().numpy() for factor in single.factors]
     points = distinct(factors, seed, classes)
@@ -113,8 +107,15 @@ def solve(
 
         solution = solve_plain(single, points.first, points.counts, classes, begin, over)
     else:
-        rows = [factor[points.first] for factor in factors]
-        problem = _problem(rows, single.bias, points, k, begin, start is not None, classes)
+        from fedcore.coreset.medoids.layout import rows_of
+
+        factors = [factor[points.first] for factor in factors]
+        if len(factors) == 1 and factors[0].shape[1] > SHORT:
+            from fedcore.coreset.medoids.principal import turned
+
+            factors = [turned(factors[0])]
+        rows, weights = rows_of(factors, bias=single.bias), points.counts.astype(np.float32)
+        problem = Problem(rows, weights, k, begin, start is not None, classes)
         solution = _compiled(problem, path, over)
     return _answer(metric, points, solution)
 
@@ -155,13 +156,12 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
         rows = [*rows, label]
     keys = (keys ^ (keys >> 31)) * -7046029254386353131
     keys = (keys ^ (keys >> 29)) * -4658895280553007687
-    order, fresh, certain = _sorted(_joined(keys) if small else keys[-1], rows)
+    joined = keys[-1]
+    if small:  # 24 bits of the coarse hash, then 16 of the fine one, then 24 of the exact one
+        joined = (keys[0] & ~LOW_40) | (keys[1] & LOW_40 & ~LOW_24) | (keys[2] & LOW_24)
+    order, fresh, certain = _sorted(joined, rows)
     if small and not certain:  # a collision: the exact hash alone has more bits
         order, fresh, _ = _sorted(keys[-1], rows)
-    if fresh.all():  # nothing is equal
-        group = np.empty_like(order)
-        group[order] = np.arange(len(order))
-        return Distinct(order, group, np.ones_like(order))
     number = np.cumsum(fresh) - 1
     group = np.empty_like(order)
     group[order] = number
@@ -187,34 +187,8 @@ def _sorted(
     return order, fresh, bool(same.all())
 
 
-def _joined(keys: Indices) -> Indices:
-    """One key: 24 bits of the coarse hash, then 16 of the fine one, then 24 of the exact one."""
-    coarse, fine, exact = keys
-    joined: Indices = (coarse & ~LOW_40) | (fine & LOW_40 & ~LOW_24) | (exact & LOW_24)
-    return joined
-
-
 def _factors(generator: np.random.Generator, width: int) -> Indices:
     return generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1
-
-
-def _problem(
-    factors: list[NDArray[np.float32]],
-    bias: bool,
-    points: Distinct,
-    k: int,
-    start: Indices,
-    warm: bool,
-    classes: Indices | None,
-) -> Problem:
-    from fedcore.coreset.medoids.layout import rows_of
-
-    if len(factors) == 1 and factors[0].shape[1] > SHORT:
-        from fedcore.coreset.medoids.principal import turned
-
-        factors = [turned(factors[0])]
-    rows = rows_of(factors, bias=bias)
-    return Problem(rows, points.counts.astype(np.float32), k, start, warm, classes)
 
 
 def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
@@ -256,15 +230,12 @@ def _all_distinct(points: Distinct, k: int) -> Medoids:
 
 
 def _start(
-    points: Distinct,
-    k: int,
-    start: Tensor | NDArray[np.integer] | None,
-    classes: Indices | None,
+    points: Distinct, k: int, start: Tensor | NDArray[np.integer] | None, classes: Indices | None
 ) -> Indices:
     """Return k different positions: given ones first, then one a label, then by hash order."""
-    wanted: list[Indices] = []
     if start is None and classes is None:
         return np.arange(k)
+    wanted = [np.arange(len(points.first))]
     if start is not None:
         given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
         if len(given) and not 0 <= given.min() <= given.max() < len(points.group):
@@ -272,10 +243,9 @@ def _start(
                 f"start must hold indices between 0 and {len(points.group) - 1}, "
                 f"got {given.min()} to {given.max()}"
             )
-        wanted.append(points.group[given])
+        wanted.insert(0, points.group[given])
     if classes is not None:
         wanted.insert(0, np.unique(classes, return_index=True)[1])
-    wanted.append(np.arange(len(points.first)))
     merged = np.concatenate(wanted)
     _, position = np.unique(merged, return_index=True)
     return np.sort(merged[np.sort(position)[:k]]).astype(np.int64)

@@ -81,10 +81,7 @@ def fill(source: Source) -> None:
 
 @compiled
 def row_to(source: Source, point: int, leaves: Leaves, others: Indices, out: Floats) -> None:
-    """Set ``out`` [m] to the distances between ``point`` and the m points of ``leaves``.
-
-    ``others`` are the labels of those.
-    """
+    """Set ``out`` to the distances between ``point`` and those in ``leaves``, labels ``others``."""
     squared = np.empty(LEAF, np.float32)
     for leaf in range(leaves.left.shape[0]):
         squared_to_leaf(source.rows, point, leaves, leaf, squared)

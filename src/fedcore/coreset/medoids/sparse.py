@@ -16,22 +16,9 @@ from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
 from fedcore.coreset.medoids.geometry import Floats, Ints
-from fedcore.coreset.medoids.kernels import (
-    add_extras,
-    drop,
-    settle,
-    sweep,
-    who_lists,
-)
-from fedcore.coreset.medoids.layout import (
-    Layout,
-    build_lists,
-    layout_of,
-    nearest_among,
-    ranked,
-)
-from fedcore.coreset.medoids.lists import Lists, Reverse
-from fedcore.coreset.medoids.moves import State
+from fedcore.coreset.medoids.kernels import add_extras, drop, settle, sweep, who_lists
+from fedcore.coreset.medoids.layout import Layout, build_lists, layout_of, nearest_among, ranked
+from fedcore.coreset.medoids.moves import Lists, State, Tables
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 
 ROUNDS = 20  # of repairing and swapping, at most
@@ -43,6 +30,8 @@ POLISHED = (1200, 90_000_000)
 STIRRED = (4, 10)  # n / k between these: medoids are stirred
 ENOUGH = 5e-4  # of the objective: what a turn must gain for another to follow
 STRIDE = 512  # candidates between two looks at the clock
+
+Places = NDArray[np.bool_]
 
 
 def list_length(count: int, k: int) -> int:
@@ -58,134 +47,119 @@ def list_length(count: int, k: int) -> int:
 class Best:
     """The best medoids whose objective is known for certain: the answer when the time is up."""
 
-    chosen: NDArray[np.bool_]
+    chosen: Places
     total: float
+    over: Over | None  # the clock; without one nobody asks
 
-    def note(self, chosen: NDArray[np.bool_], total: float) -> None:
+    def note(self, chosen: Places, total: float) -> None:
         """Remember these if they are better."""
         if total < self.total:
             self.chosen, self.total = chosen.copy(), total
 
+    def look(self) -> None:
+        """Look at the clock, and end all if the time is up."""
+        if self.over is not None and self.over():
+            raise TimeUp
+
+
+def begin(problem: Problem, over: Over | None) -> tuple[Layout, Best]:
+    """Lay the points out, with the start as the best so far."""
+    layout = layout_of(problem)
+    start = layout.places(problem.start)
+    return layout, Best(start, np.inf if over is None else served_by(layout, start)[1], over)
+
 
 def solve_sparse(problem: Problem, over: Over | None = None) -> Medoids:
     """Drop, swap, repair, repeat; see the module's first lines."""
-    layout = layout_of(problem)
-    start = layout.places(problem.start)
-    best = None if over is None else Best(start, served_by(layout, start)[1])
+    layout, best = begin(problem, over)
     try:
-        solution = _searched(problem, layout, start, best, over)
+        solution = _searched(problem, layout, best)
     except TimeUp:
-        assert best is not None  # there was a clock
         near = served_by(layout, best.chosen)[0]
         return replace(layout.solution(best.chosen, near, "sparse"), certified=0.0, finished=False)
-    small = solution.certified < 1.0 and is_small(problem, *POLISHED)
-    return polished(problem, solution, over) if small else solution
+    return solution if solution.certified == 1.0 else polished(problem, solution, over, *POLISHED)
 
 
-def is_small(problem: Problem, points: int, numbers: int) -> bool:
-    """Say whether there are no more than so many points, and n² d numbers."""
+def polished(
+    problem: Problem, solution: Medoids, over: Over | None, points: int, numbers: int
+) -> Medoids:
+    """Make sure that no swap helps by all distances, up to so many points, and n² d numbers."""
     count, width = len(problem.weights), sum(factor.shape[1] for factor in problem.rows[:2])
-    return count <= points and count**2 * width <= numbers
-
-
-def polished(problem: Problem, solution: Medoids, over: Over | None) -> Medoids:
-    """Make sure that no swap helps by all distances, where these are few."""
+    if count > points or count**2 * width > numbers:
+        return solution
     better = solve_exact(replace(problem, start=solution.indices), over)
     return replace(better, swaps=solution.swaps + better.swaps, path=solution.path)
 
 
-def served_by(layout: Layout, chosen: NDArray[np.bool_]) -> tuple[Ints, float]:
+def served_by(layout: Layout, chosen: Places) -> tuple[Ints, float]:
     """Return everybody's nearest medoid, for certain, and Σ_j w_j d_j."""
     near, distances = nearest_among(layout, chosen, np.arange(len(layout)), 1)
     return near[:, 0], float(layout.weights.astype(np.float64) @ distances[:, 0])
 
 
-def _searched(
-    problem: Problem,
-    layout: Layout,
-    start: NDArray[np.bool_],
-    best: Best | None,
-    over: Over | None,
-) -> Medoids:
-    lists = build_lists(layout, list_length(len(layout), problem.k), over)
-    chosen = start
+def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
+    lists = build_lists(layout, list_length(len(layout), problem.k), best.over)
+    chosen = best.chosen
     if not problem.warm:
         # The problem's points come in random order. Beginning with all of them as medoids is a
         # little worse where k is large, beginning with k at random where k is small.
         surplus = int(SURPLUS * (len(layout) - problem.k))
         others = np.setdiff1d(np.arange(len(layout)), problem.start, assume_unique=True)
         chosen = layout.places(np.concatenate((problem.start, others[:surplus])))
-    search = Search(layout, lists, chosen, best, over)
+    search = Search(layout, lists, chosen, best)
     search.thin(problem.k)
     # A warm start is near its optimum already; leaving it again would cost what it saves.
     swaps = search.improve(stirred=not problem.warm)
-    if best is not None:
+    if best.over is not None:
         search.repair()
         best.note(search.state.chosen, settle(lists, search.state))
         search.state.chosen[:] = best.chosen
     settle(lists, search.state)
-    state, near = search.state, search.state.near.copy()
     certified = 1.0 - len(search.uncertified()) / len(layout)
-    unsure = np.flatnonzero((near < 0) | (state.near_distance > lists.radius))
-    near[unsure] = nearest_among(layout, state.chosen, unsure, 1)[0][:, 0]
-    return replace(layout.solution(state.chosen, near, "sparse"), certified=certified, swaps=swaps)
+    solution = layout.solution(search.state.chosen, search.nearest(None), "sparse")
+    return replace(solution, certified=certified, swaps=swaps)
 
 
-def new_state(chosen: NDArray[np.bool_], weights: Floats, far: float) -> State:
+def new_state(chosen: Places, weights: Floats, far: float) -> State:
     """Return a state with these medoids; ``settle`` fills it."""
     count = len(chosen)
     leaves = max(2, 1 << (count - 1).bit_length())
     near, second, touched = np.empty((3, count), np.int32)
     near_distance, second_distance = np.empty((2, count), np.float32)
-    return State(
-        chosen=chosen,
-        near=near,
-        second=second,
-        near_distance=near_distance,
-        second_distance=second_distance,
-        weights=weights,
-        removal=np.empty(leaves, np.float64),
-        tree=np.empty(2 * leaves, np.int32),
-        stale=np.ones(count, np.bool_),
-        gain=np.zeros(count, np.float64),
-        touched=touched,
-        hits=np.empty(count + 1, np.int64),
-        far=np.full(1, far, np.float32),
-    )
+    assigned = (near, second, near_distance, second_distance)
+    removal, tree = np.empty(leaves, np.float64), np.empty(2 * leaves, np.int32)
+    stale, gain = np.ones(count, np.bool_), np.zeros(count, np.float64)
+    hits, border = np.empty(count + 1, np.int64), np.full(1, far, np.float32)
+    return State(chosen, *assigned, weights, removal, tree, stale, gain, touched, hits, border)
 
 
 class Search:
     """A local search on lists: who serves whom, and what points know of medoids."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        lists: Lists,
-        chosen: NDArray[np.bool_],
-        best: Best | None,
-        over: Over | None,
-    ) -> None:
-        self.layout, self.lists = layout, lists
+    def __init__(self, layout: Layout, lists: Lists, chosen: Places, best: Best) -> None:
+        self.layout, self.lists, self._best = layout, lists, best
         self.state = new_state(chosen.copy(), layout.weights, layout.far)
-        self._best, self._over = best, over
         self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
         nothing = np.zeros_like(lists.exact)
         self._listed_by = who_lists(lists, nothing, lists.exact)
         settle(lists, self.state)
 
-    def _look(self) -> None:
-        if self._over is not None and self._over():
-            raise TimeUp
-
-    def _reverse(self) -> Reverse:
+    def _reverse(self) -> Tables:
         """Return who lists each point; repairs change nothing but extras."""
-        return Reverse(*self._listed_by, *who_lists(self.lists, self.lists.exact, self.lists.size))
+        return self._listed_by, who_lists(self.lists, self.lists.exact, self.lists.size)
 
     def uncertified(self) -> NDArray[np.int64]:
         """Return the points without two medoids inside the radius of their list."""
         lists, state = self.lists, self.state
         known = (state.second >= 0) & (state.second_distance <= lists.radius)
         return np.flatnonzero(~known & (lists.radius < state.far[0]))
+
+    def nearest(self, over: Over | None) -> Ints:
+        """Return everybody's nearest medoid, for certain."""
+        near = self.state.near.copy()
+        unsure = np.flatnonzero((near < 0) | (self.state.near_distance > self.lists.radius))
+        near[unsure] = nearest_among(self.layout, self.state.chosen, unsure, 1, over)[0][:, 0]
+        return near
 
     def repair(self) -> None:
         """Give points that may not know their medoids the nearest ones as extra entries."""
@@ -201,9 +175,9 @@ class Search:
         lists.reach[rich] = lists.radius[rich]
         self._told = state.chosen.copy()
 
-    def _tell(self, who: NDArray[np.int64], members: NDArray[np.bool_], fresh: bool) -> None:
+    def _tell(self, who: NDArray[np.int64], members: Places, fresh: bool) -> None:
         if len(who) and members.any():
-            found = nearest_among(self.layout, members, who, REPAIR, self._over)
+            found = nearest_among(self.layout, members, who, REPAIR, self._best.over)
             add_extras(self.lists, self.state.chosen, who, *found, fresh)
 
     def thin(self, k: int) -> None:
@@ -216,7 +190,7 @@ class Search:
         while left > k:
             before, reverse, dropped = left, self._reverse(), 1
             while left > target and dropped:
-                self._look()
+                self._best.look()
                 dropped = drop(lists, reverse, state, min(left - target, 8 * STRIDE), limit)
                 left -= dropped
             if left <= k:
@@ -246,17 +220,17 @@ class Search:
     def _stir(self, k: int) -> None:
         """Double the medoids and drop as many, cheapest first.
 
-        A way out of a poor local optimum, measured on nine pairs (three data, three seeds) middle
-        in training, k/n = .2: 6e-4 of the objective for an eighth of the time. Where k is large,
-        or most points do not find two medoids in their lists, it gains nothing; where k is small,
-        the time is missed more.
+        A way out of a poor local optimum: 6e-4 of the objective for an eighth of the time at
+        k/n = .2, in the middle of training (nine pairs of data and seed). Where k is large, or most
+        points do not find two medoids in their lists, it gains nothing; where k is small, the time
+        is missed more.
         """
         others = np.flatnonzero(~self.state.chosen)
         self.state.chosen[others[np.arange(k) * len(others) // k]] = True  # evenly in space
         settle(self.lists, self.state)
         reverse = self._reverse()
         while k:
-            self._look()
+            self._best.look()
             k -= drop(self.lists, reverse, self.state, min(k, STRIDE), np.inf)
 
     def _turns(self, whole: bool) -> int:
@@ -267,9 +241,8 @@ class Search:
             self.repair()
             total = settle(self.lists, self.state)
             # Repairing shows the last turn's true result. Stop when turns gain next to nothing.
-            if self._best is not None:
-                self._best.note(self.state.chosen, total)
-            self._look()
+            self._best.note(self.state.chosen, total)
+            self._best.look()
             if total > before * (1 - ENOUGH):
                 break
             before = total
@@ -288,14 +261,14 @@ class Search:
         """
         state, reverse = self.state, self._reverse()
         count, swaps, first = len(state.chosen), 0, 0
-        tries = count if self._over is None else STRIDE
+        tries = count if self._best.over is None else STRIDE
         while True:
             before, quiet = swaps, 0
             state.stale[:] = True
             while quiet < count and swaps <= MOST_SWAPS * count:
                 first, quiet, made = sweep(self.lists, reverse, state, first, quiet, tries, least)
                 swaps += made
-                self._look()
+                self._best.look()
             if swaps == before or swaps > MOST_SWAPS * count or len(self.uncertified()):
                 return swaps
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import heapq
 
 import torch
-from torch import Tensor
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.metric import Metric, blocks, distances
+from fedcore.coreset.metric import blocks, distances
 from fedcore.coreset.weights import nearest_counts
 from fedcore.types import Coreset, Generator
 
@@ -22,8 +21,14 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     """
     space = candidates.space
     device = space.factors[0].device
-    gap = torch.full((len(candidates),), _beyond(space), dtype=torch.float64, device=device)
-    heap = [(-gain, index) for index, gain in enumerate(_first_gains(space, gap).tolist())]
+    first = torch.zeros(1, dtype=torch.int64, device=device)
+    beyond = 2.0 * float(distances(space, slice(None), first).max())  # no two are further apart
+    gap = torch.full((len(candidates),), beyond, dtype=torch.float64, device=device)
+    gains = torch.empty_like(gap)
+    for rows in blocks(len(space), len(space)):  # n² distances, a block at a time
+        reach = distances(space, rows, slice(None)).double()
+        gains[rows] = (gap[None, :] - reach).clamp(min=0).sum(dim=1)
+    heap = [(-gain, index) for index, gain in enumerate(gains.tolist())]
     heapq.heapify(heap)
     chosen: list[int] = []
     while len(chosen) < budget:
@@ -36,18 +41,3 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
         chosen.append(index)
         gap = torch.minimum(gap, reach)
     return nearest_counts(space, torch.tensor(sorted(chosen), device=device))
-
-
-def _beyond(space: Metric) -> float:
-    """A distance that no two samples exceed: twice the largest from the first one."""
-    first = torch.zeros(1, dtype=torch.int64, device=space.factors[0].device)
-    return 2.0 * float(distances(space, slice(None), first).max())
-
-
-def _first_gains(space: Metric, gap: Tensor) -> Tensor:
-    """What each sample would gain as the first: n² distances, a block at a time."""
-    gains = torch.empty_like(gap)
-    for rows in blocks(len(space), len(space)):
-        reach = distances(space, rows, slice(None)).double()
-        gains[rows] = (gap[None, :] - reach).clamp(min=0).sum(dim=1)
-    return gains

@@ -47,7 +47,12 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
         gap = whole - 2 * float(weights @ aligned[index]) + float(weights @ gram @ weights)
         if gap <= TOLERANCE * whole:
             break
-    return _coreset(space, chosen, weights)
+    if not bool((weights > 0).any()):  # all gradients are zero or cancel: any will do
+        chosen, weights = [0], weights.new_ones(1)
+    indices, order = torch.tensor(chosen, device=weights.device).sort()
+    kept = weights[order] > 0
+    values = weights[order][kept]
+    return finish(space, indices[kept], values * (size / values.sum()))
 
 
 def _against_sum(space: Metric) -> Tensor:
@@ -73,12 +78,3 @@ def _nonnegative_fit(gram: Tensor, target: Tensor, start: Tensor) -> Tensor:
         if largest <= 1e-10 * max(1.0, float(weights.max())):
             break
     return torch.from_numpy(weights).to(start.device)
-
-
-def _coreset(space: Metric, chosen: list[int], weights: Tensor) -> Coreset:
-    if not bool((weights > 0).any()):  # all gradients are zero or cancel: any will do
-        chosen, weights = [0], weights.new_ones(1)
-    indices, order = torch.tensor(chosen, device=weights.device).sort()
-    kept = weights[order] > 0
-    values = weights[order][kept]
-    return finish(space, indices[kept], values * (len(space) / values.sum()), None, None)

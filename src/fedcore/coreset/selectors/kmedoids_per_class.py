@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.per_class import select_per_class
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedcore.coreset.candidates import Candidates, Select
 from fedcore.coreset.selectors import kmedoids
+from fedcore.coreset.weights import finish, nearest_counts
 from fedcore.types import Coreset, Generator
 
 NEEDS_LABELS = True  # `select_coreset` refuses to do without
@@ -17,3 +22,79 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     here the shares are rounded by largest remainder (docs/deviations.md).
     """
     return select_per_class(kmedoids.select, candidates, budget, generator)
+
+
+def split_budget(budget: int, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Share ``budget`` out in proportion to ``sizes``: Σ shares = budget, shares <= sizes.
+
+    Every non-empty class gets one where the budget allows it (the largest classes first where
+    it does not); the rest follows the largest remainders, ties to the lower class.
+
+    >>> split_budget(5, np.array([60, 30, 10])).tolist()
+    [3, 1, 1]
+    """
+    budget = min(budget, int(sizes.sum()))
+    shares: NDArray[np.int64] = np.zeros_like(sizes)
+    present = np.flatnonzero(sizes)
+    if budget < len(present):
+        largest = present[np.argsort(-sizes[present], kind="stable")]
+        shares[largest[:budget]] = 1
+        return shares
+    exact = budget * sizes / sizes.sum()
+    shares = np.maximum(np.floor(exact).astype(np.int64), (sizes > 0).astype(np.int64))
+    while shares.sum() < budget:
+        short = np.where(shares < sizes, exact - shares, -np.inf)
+        shares[int(np.argmax(short))] += 1
+    while shares.sum() > budget:  # the guaranteed ones took more than their share
+        over = np.where(shares > 1, shares - exact, -np.inf)
+        shares[int(np.argmax(over))] -= 1
+    return shares
+
+
+def select_per_class(
+    select: Select, candidates: Candidates, budget: int, generator: Generator
+) -> Coreset:
+    """Run ``select`` in every class; samples of a class without a share join their nearest."""
+    classes, members = torch.unique(candidates.classes(), return_inverse=True)
+    sizes = torch.bincount(members, minlength=len(classes)).cpu().numpy()
+    shares = split_budget(budget, sizes)
+    groups = [torch.nonzero(members == number).flatten() for number in range(len(classes))]
+    shared = [(own, share) for own, share in zip(groups, shares.tolist(), strict=True) if share > 0]
+    parts = [_within(select, candidates, own, share, generator) for own, share in shared]
+    served = [own for own, _ in shared]
+    indices = torch.cat([own[part.indices] for own, part in zip(served, parts, strict=True)])
+    chosen, order = torch.sort(indices)
+    if len(served) < len(groups):
+        return nearest_counts(candidates.space, chosen)
+    weights = torch.cat([part.weights for part in parts])[order]
+    objective = sum(part.objective or 0.0 for part in parts)
+    assignment = _assignment(served, parts, order)
+    return finish(candidates.space, chosen, weights, objective, assignment)
+
+
+def _assignment(served: list[Tensor], parts: list[Coreset], order: Tensor) -> Tensor | None:
+    """[n] place among all chosen of the one that stands for a sample in its own class.
+
+    ``order`` [b] sorts the chosen of all classes, one class after the other, by position.
+    """
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=order.device)
+    assignment = torch.empty(sum(map(len, served)), dtype=torch.int64, device=order.device)
+    before = 0
+    for own, part in zip(served, parts, strict=True):
+        if part.assignment is None:  # a method in which nobody stands for anybody
+            return None
+        assignment[own] = place[part.assignment + before]
+        before += len(part.indices)
+    return assignment
+
+
+def _within(
+    select: Select, candidates: Candidates, own: Tensor, share: int, generator: Generator
+) -> Coreset:
+    """The coreset of one class."""
+    if share == len(own):
+        everything = torch.arange(share, device=own.device)
+        ones = torch.ones_like(everything, dtype=torch.float64)
+        return Coreset(everything, ones, 0.0, 0.0, everything)
+    return select(candidates.take(own), share, generator)
