@@ -95,8 +95,7 @@ class VirtualClock:
         # What the server knows better than a client: how it was drawn, and where it began.
         version = job.assignment.base_version
         seconds = self._seconds(job) if update.seconds is None else update.seconds
-        known = replace(update, copies=job.copies, base_version=version, seconds=seconds)
-        return job, known
+        return job, replace(update, copies=job.copies, base_version=version, seconds=seconds)
 
     def restart(self, *, cancel: bool = False) -> None:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""

@@ -50,8 +50,7 @@ def by_module(task: Task) -> Form:
         if len(x) > 1:
             if probe is None:
                 return torch.vmap(task.logits)(dict(params), x), None
-            logits, inputs = torch.vmap(task.probed)(dict(params), x, probe)
-            return logits, inputs
+            return torch.vmap(task.probed)(dict(params), x, probe)
         own = {name: value.squeeze(0) for name, value in params.items()}
         scores, entered = task.forward(own, x[0], None if probe is None else probe[0])
         return scores[None], None if entered is None else entered[None]
