@@ -44,8 +44,7 @@ class Clock(Protocol):
 class VirtualClock:
     """Computed time: a job takes download + work / c + upload.
 
-    Jobs are trained when the first of their version is due, all of them together: those that
-    start from one model can be trained side by side.
+    Jobs of one version are trained together, side by side, when the first of them is due.
     """
 
     def __init__(self, executor: Executor, deadline: float, model_bytes: int = 0) -> None:

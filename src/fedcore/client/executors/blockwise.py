@@ -39,7 +39,7 @@ class BlockwiseExecutor:
     ) -> None:
         """Bind the model's recipe, the data, of which only a block's is looked at, and the steps.
 
-        ``block`` assignments at most are trained together, ``threads`` blocks side by side, and
+        ``block`` assignments are trained together, ``threads`` blocks side by side, and
         ``choosing`` threads choose coresets; 0 chooses where a coreset is taken.
         """
         self._task, self._clients, self._settings = task, clients, settings
