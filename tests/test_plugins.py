@@ -100,7 +100,7 @@ def test_a_build_may_take_every_own_option_but_not_those_of_the_experiment(own):
         ("build = 3", "has no function 'build'"),
         (
             "def build(*, needed):\n    return 1",
-            "cannot be built: .*'needed'; its own options go by",
+            "cannot be built: .*'needed'; see examples",
         ),
         ("def build(*, rho=1):\n    return rho + 'a'", "cannot be built: unsupported operand"),
         ("def build(*, rho=1):\n    return float('a')", "cannot be built: could not convert"),

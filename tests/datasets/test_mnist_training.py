@@ -31,7 +31,8 @@ def reduced(real_data, **options):
 def test_the_loss_falls_and_every_round_is_on_time(real_data, tmp_path):
     """``fedcore compare --benchmark mnist --rounds 3 --clients-per-round 10``, FedCore alone."""
     content = run_job(reduced(real_data), tmp_path / "job", plots=False)
-    rows = [json.loads(line) for line in (tmp_path / "job" / "rounds.jsonl").open()]
+    lines = (tmp_path / "job" / "rounds.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
     losses = [row["train_loss"] for row in rows]
     assert losses[-1] < losses[0] < math.log(10) + 0.5
     assert all(math.isfinite(loss) for loss in losses)

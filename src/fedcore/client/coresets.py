@@ -71,8 +71,7 @@ class Coresets:
     def expect(self, assignments: Iterable[Assignment]) -> None:
         """Begin what these will ask for and inputs alone decide, the largest first.
 
-        Threads make choices in the order in which they were begun, so those of a later round come
-        when there is nothing more urgent. Without threads nothing is begun.
+        Threads keep to the order of beginning: a later round's come when nothing is more urgent.
         """
         if self._workers is None:
             return

@@ -57,8 +57,7 @@ def select_coreset(
         seconds: wall-clock limit (k-medoids): the best choice so far when it is spent, and then
             everybody's nearest chosen sample, for which it may take longer; at the worst, samples
             drawn at random.
-        assignment: whether to say which chosen sample stands for each sample, where the selector
-            counts samples for one another.
+        assignment: whether to say which chosen sample stands for each, where the selector knows.
 
     Returns:
         Sorted ``indices``, their ``weights`` (Σ = n), the k-medoids ``objective`` where the
@@ -156,8 +155,7 @@ def coreset_for(
     dropout draws nothing and batch normalisation uses its running statistics.
 
     Args:
-        model: maps a batch of inputs to class scores; its mode, parameters and buffers stay as
-            they are.
+        model: maps a batch of inputs to class scores; it stays as it is.
         dataset: a pair of arrays (inputs, labels); a torch dataset of (input, label); or a
             DataLoader that does not shuffle. Floating-point inputs get the model's precision.
         budget: how many samples to keep.

@@ -44,8 +44,7 @@ class Clock(Protocol):
 class VirtualClock:
     """Computed time: a job takes download + work / c + upload.
 
-    Jobs are trained when the first of their version is due, all of them together: those that
-    start from one model can be trained side by side.
+    Jobs of one version are trained together, side by side, when the first of them is due.
     """
 
     def __init__(self, executor: Executor, deadline: float, model_bytes: int = 0) -> None:
@@ -95,8 +94,7 @@ class VirtualClock:
         # What the server knows better than a client: how it was drawn, and where it began.
         version = job.assignment.base_version
         seconds = self._seconds(job) if update.seconds is None else update.seconds
-        known = replace(update, copies=job.copies, base_version=version, seconds=seconds)
-        return job, known
+        return job, replace(update, copies=job.copies, base_version=version, seconds=seconds)
 
     def restart(self, *, cancel: bool = False) -> None:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""

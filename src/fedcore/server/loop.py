@@ -75,9 +75,8 @@ class Server:
         self.clock.send(state.jobs)
         self._handed_out = len(state.jobs)
         while state.version < self.settings.merges:
-            merged = self._until_merge(state)
+            yield (merged := self._until_merge(state))
             state = merged.state
-            yield merged
 
     def _until_merge(self, state: ServerState) -> Merged:
         pace, clock = self.strategy.pace, self.clock

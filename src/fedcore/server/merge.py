@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -72,14 +72,14 @@ def all_at_once(function: Together) -> Merge:
     return partial(_AllAtOnce, function)
 
 
+@dataclass(slots=True)
 class _AllAtOnce:
-    def __init__(self, function: Together, state: ServerState) -> None:
-        self._function = function
-        self._state = state
-        self._updates: list[LocalUpdate] = []
+    function: Together
+    state: ServerState
+    updates: list[LocalUpdate] = field(default_factory=list, init=False)
 
     def add(self, update: LocalUpdate, base: Params) -> None:
-        self._updates.append(update)
+        self.updates.append(update)
 
     def finish(self) -> ServerState:
-        return self._function(self._state, self._updates) if self._updates else self._state
+        return self.function(self.state, self.updates) if self.updates else self.state

@@ -55,9 +55,9 @@ def to_snapshot(state: ServerState) -> Snapshot:
         if job.answer is not None:
             groups[f"answer/{number}"] = job.answer.params
             groups[f"payload/{number}"] = job.answer.payload or {}
-            known = dataclasses.asdict(replace(job.answer, params={}, payload=None))
-            scalars = {name: value for name, value in known.items() if name != "params"}
-        who = [told.client_id, told.base_version, told.repeat]
+            scalars = dataclasses.asdict(replace(job.answer, params={}, payload=None))
+            del scalars["params"]
+        who = told.client_id, told.base_version, told.repeat
         jobs.append([*who, job.copies, job.arrives, scalars])
     tensors = {
         f"{group}/{name}": value for group in groups for name, value in groups[group].items()

@@ -13,7 +13,7 @@ class Noting(BlockwiseExecutor):
     """Trains nothing; the largest clients first."""
 
     def __init__(self, clients, **options):
-        super().__init__(clients, TrainingSettings(0.1, 4), **options)
+        super().__init__(None, clients, TrainingSettings(0.1, 4), **options)
         self.blocks = []
         self.places = []
 

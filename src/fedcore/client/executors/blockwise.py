@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 
 from fedcore.client.coresets import Coresets
+from fedcore.task import Task
 from fedcore.types import (
     Assignment,
     ClientData,
@@ -28,6 +29,7 @@ class BlockwiseExecutor:
 
     def __init__(
         self,
+        task: Task,
         clients: Mapping[ClientId, ClientData],
         settings: TrainingSettings,
         *,
@@ -35,15 +37,13 @@ class BlockwiseExecutor:
         threads: int = 1,
         choosing: int = 0,
     ) -> None:
-        """Bind the data, of which only a block's is looked at while it trains.
+        """Bind the model's recipe, the data, of which only a block's is looked at, and the steps.
 
-        ``block`` assignments at most are trained together, ``threads`` blocks side by side, and
+        ``block`` assignments are trained together, ``threads`` blocks side by side, and
         ``choosing`` threads choose coresets; 0 chooses where a coreset is taken.
         """
-        self._clients = clients
-        self._settings = settings
-        self._block = block
-        self._threads = threads
+        self._task, self._clients, self._settings = task, clients, settings
+        self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)
         self._workers: ThreadPoolExecutor | None = None
         self._own = threading.local()

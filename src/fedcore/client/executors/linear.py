@@ -56,11 +56,10 @@ class LinearExecutor(BlockwiseExecutor):
         """Bind the model and the data; ``threads`` train clients and choose coresets, 0 is all."""
         threads = threads or os.cpu_count() or 1
         choosing = 0 if threads == 1 else threads
-        super().__init__(clients, settings, threads=threads, choosing=choosing)
+        super().__init__(task, clients, settings, threads=threads, choosing=choosing)
         one = one_layer_of(task)
         self._names = [name for name, _ in task.model.named_parameters()]
         self._sigmoid = one is not None and one.sigmoid
-        self._task = task
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
         """Who has a coreset, then who gets one first, the largest; of each the longest first."""

@@ -5,7 +5,7 @@ It is what a real client process runs, and the twin every faster executor is tes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -14,19 +14,11 @@ from fedcore.client.job import Job, Rest, loss_sums
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
-from fedcore.task import Task
-from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, TrainingSettings
+from fedcore.types import Assignment, LocalUpdate, Params
 
 
 class SequentialExecutor(BlockwiseExecutor):
     """Trains every assignment in turn, where the parameters lie that it is given."""
-
-    def __init__(
-        self, task: Task, clients: Mapping[ClientId, ClientData], settings: TrainingSettings
-    ) -> None:
-        """Bind the model's recipe, the data and how steps are taken."""
-        super().__init__(clients, settings)
-        self._task = task
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         (assignment,) = assignments

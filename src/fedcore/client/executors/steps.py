@@ -45,10 +45,7 @@ class Pool:
     def fill(
         self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
     ) -> list[tuple[int, ClientData]]:
-        """Replace the content; gives each client's first row, and its samples as views.
-
-        ``ids`` are for the sentence that refuses a client; left out, they are places.
-        """
+        """Replace the content; gives each client's first row, and its samples as views."""
         parts = [client.take(slice(None)) for client in clients]
         names = [f"client {client}" for client in ids or range(len(parts))]
         # Copying would convert types without a word, and one column into many.
@@ -164,6 +161,7 @@ class Steps:
     def _reserve(self, params: Params, *, shifted: bool) -> None:
         """Have room for as many slots as are asked for; what is recorded holds old addresses."""
         device, grow = self._pool.device, self._room < self._width
+        self._room = room = max(self._room, self._width)
         if grow or self._generation != self._pool.generation:
             self._recorded.clear()
             # A pool of memory is gone with the last graph that used it.
@@ -171,17 +169,15 @@ class Steps:
             self._generation = self._pool.generation
 
         def stacked() -> dict[str, Tensor]:
-            return {
-                n: torch.zeros(self._room, *v.shape, dtype=v.dtype, device=device)
-                for n, v in params.items()
-            }
+            return {n: v.new_zeros((room, *v.shape), device=device) for n, v in params.items()}
 
         if grow:
-            self._room = self._width
             self._anchor = {n: torch.empty_like(v, device=device) for n, v in params.items()}
             self._stack, self._shift = stacked(), {}
-            self._scale = torch.ones(self._room, device=device)
-            self._mu = torch.zeros(self._room, device=device)
+            self._scale, self._mu = (
+                torch.ones(room, device=device),
+                torch.zeros(room, device=device),
+            )
         if shifted and not self._shift:
             self._shift = stacked()
 

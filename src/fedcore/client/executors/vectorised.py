@@ -49,14 +49,13 @@ class VectorisedExecutor(BlockwiseExecutor):
 
         ``threads`` train blocks on a CPU, and choose coresets beside them; 0 is one per core.
         """
-        self._task = task
         self._device = torch.device(device)
         threads = threads or os.cpu_count() or 1
         blocks = threads if self._device.type == "cpu" else 1
         # A block of one client has nobody to train while it chooses.
         alone = block == 1 or (self._device.type == "cpu" and threads == 1)
         choosing = 0 if alone else threads
-        super().__init__(clients, settings, block=block, threads=blocks, choosing=choosing)
+        super().__init__(task, clients, settings, block=block, threads=blocks, choosing=choosing)
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
         """The longest first: no thread starts it when the others are done."""

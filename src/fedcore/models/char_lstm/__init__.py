@@ -65,13 +65,11 @@ def build(example: Tensor, num_classes: int) -> nn.Module:
 def stacked_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The form of ``CharacterLstm`` for windows [K, B, length], by kernels where they can run."""
     sequences = _embed(params["embedding.weight"], x.transpose(1, 2))
-    layers = range(LAYERS)
-    to_input = [params[f"lstm.weight_ih_l{layer}"] for layer in layers]
-    to_hidden = [params[f"lstm.weight_hh_l{layer}"] for layer in layers]
+    kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    named = ([params[f"lstm.{kind}_l{layer}"] for layer in range(LAYERS)] for kind in kinds)
+    to_input, to_hidden, *two = named
     # PyTorch's LSTM has two biases where one would do; both get the same gradient.
-    biases = [
-        params[f"lstm.bias_ih_l{layer}"] + params[f"lstm.bias_hh_l{layer}"] for layer in layers
-    ]
+    biases = [one + other for one, other in zip(*two, strict=True)]
     stack = fused_lstm if fits(sequences, to_hidden[0].shape[2]) else plain_lstm
     last = stack(sequences, to_input, to_hidden, biases)  # [K, B, H]
     scores = affine(last, params["head.weight"], params["head.bias"])

@@ -10,10 +10,7 @@ def build() -> Sampler:
 
     def draw(asked: Draw) -> Cohort:
         idle = asked.idle()
-        if len(idle) == 0:
-            return {}
-        size = min(asked.count, len(idle))
-        drawn = asked.generator().choice(len(idle), size, replace=False)
+        drawn = asked.generator().choice(len(idle), min(asked.count, len(idle)), replace=False)
         return asked.cohort(idle[drawn].tolist())
 
     return Sampler(draw)
