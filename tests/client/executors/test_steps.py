@@ -50,7 +50,9 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind):
             coefficient = torch.rand(6, clients, 4, device=device)
             coefficient[3:, 1] = 0.0  # who rests stays where it is
             tape = Tape(rows, coefficient)
-            (losses, plain), (told, recorded) = (steps.run(tape, watch) for steps in ways)
+            (losses, plain), (told, recorded) = (
+                steps.run(tape, watch, note=True) for steps in ways
+            )
             assert torch.allclose(losses, told, atol=1e-5)
             assert len(plain) == len(recorded) == (6 if watch else 0)
             real = coefficient.flatten(1) > 0

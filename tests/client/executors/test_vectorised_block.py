@@ -22,9 +22,9 @@ def ran(monkeypatch):
     found = []
     run = Steps.run
 
-    def noted(self, tape, watch):
+    def noted(self, tape, watch, *, note):
         found.append(((tape.coefficient > 0).any(dim=2).int().tolist(), watch))
-        return run(self, tape, watch)
+        return run(self, tape, watch, note=note)
 
     monkeypatch.setattr(Steps, "run", noted)
     return found

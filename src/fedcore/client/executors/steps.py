@@ -81,10 +81,10 @@ class Tape:
     coefficient: Tensor
 
 
-# What a walk along a tape gives: losses [steps, K, B] and, if they were watched, what steps showed
-Shown = tuple[Tensor, list[HeadGradients]]
-Moved = tuple[Tensor, HeadGradients | None]  # the same of a single step
-Step = Callable[[], HeadGradients | None]
+Moved = tuple[Tensor, HeadGradients | None]  # losses of a step, and what it showed if watched
+Shown = tuple[Tensor | None, list[HeadGradients]]  # of a walk: [steps, K, B] if they are noted
+Walk = Callable[[Tape, bool], Shown]
+Step = Callable[[], Moved]
 
 
 def rounded_up(clients: int) -> int:
@@ -113,7 +113,7 @@ class Steps:
         self._shift: dict[str, Tensor] = {}
         self._scale = self._mu = torch.empty(0)
         self._kind = (False, False, False)  # whether anybody has a scale, a pull, a shift
-        self._recorded: dict[tuple[object, ...], Callable[[Tape], Shown]] = {}
+        self._recorded: dict[tuple[object, ...], Walk] = {}
         self._memory = torch.cuda.graph_pool_handle() if self._capture else None
 
     def start(self, params: Params, assignments: Sequence[Assignment]) -> None:
@@ -146,16 +146,16 @@ class Steps:
             value[: len(slots)] = value[chosen]
         self._width = rounded_up(len(slots)) if self._record else len(slots)
 
-    def run(self, tape: Tape, watch: int | None) -> Shown:
+    def run(self, tape: Tape, watch: int | None, *, note: bool = False) -> Shown:
         """Walk a tape of at most ``LONGEST_RUN`` steps; ``watch`` is the last layer's width."""
         if self._record:
             kind = (self._width, tape.rows.shape[2], watch, self._kind)
             if kind not in self._recorded:
                 self._recorded[kind] = self._record_walk(tape.rows.shape[2], watch)
-            return self._recorded[kind](tape)
+            return self._recorded[kind](tape, note)
         step, pairs = self._step(watch), zip(tape.rows, tape.coefficient, strict=True)
         losses, shown = zip(*(step(rows, coefficient) for rows, coefficient in pairs), strict=True)
-        found = torch.stack(losses).view(tape.rows.shape)
+        found = torch.stack(losses).view(tape.rows.shape) if note else None
         return found, [seen for seen in shown if seen is not None]
 
     def _reserve(self, params: Params, *, shifted: bool) -> None:
@@ -201,37 +201,36 @@ class Steps:
 
         return step
 
-    def _record_walk(self, batch: int, watch: int | None) -> Callable[[Tape], Shown]:
+    def _record_walk(self, batch: int, watch: int | None) -> Walk:
         """A walk whose steps read their place on a tape from a counter."""
         device, shape = self._pool.device, (LONGEST_RUN, self._width, batch)
-        like = next(iter(self._anchor.values()))
         rows = torch.zeros(shape, dtype=torch.int64, device=device)
         coefficient = torch.zeros(shape, device=device)
-        losses = torch.zeros(shape, dtype=like.dtype, device=device)
         counter = torch.zeros(1, dtype=torch.int64, device=device)
         step = self._step(watch)
 
-        def at_counter() -> HeadGradients | None:
+        def at_counter() -> Moved:
             chosen, own = rows.index_select(0, counter)[0], coefficient.index_select(0, counter)[0]
-            found, seen = step(chosen, own)
-            losses.index_copy_(0, counter, found.to(losses.dtype).view(1, *shape[1:]))
+            moved = step(chosen, own)
             counter.add_(1)
-            return seen
+            return moved
 
         replay = self._graph_of(at_counter) if self._capture else at_counter
 
-        def walk(tape: Tape) -> Shown:
+        def walk(tape: Tape, note: bool) -> Shown:
             steps, clients, _ = tape.rows.shape
             rows[:steps, :clients].copy_(tape.rows)
             coefficient[:steps, :clients].copy_(tape.coefficient)
             coefficient[:steps, clients:].zero_()
             counter.zero_()
-            shown = []
+            losses, shown = [], []
             for _ in range(steps):
-                seen = replay()
-                if seen is not None:  # copied: the next replay writes over it
+                found, seen = replay()  # what is kept is copied: the next replay writes over it
+                if note:
+                    losses.append(found.view(shape[1:])[:clients].clone())
+                if seen is not None:
                     shown.append(HeadGradients.gather([rows_of(seen, slice(clients * batch))]))
-            return losses[:steps, :clients].clone(), shown
+            return torch.stack(losses) if note else None, shown
 
         return walk
 
@@ -246,16 +245,16 @@ class Steps:
             torch.cuda.current_stream().wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._memory):
-                seen = step()
+                moved = step()
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             log.warning("steps are not captured as a CUDA graph, but taken one by one: %s", reason)
             self._capture = False
             return step
 
-        def replay() -> HeadGradients | None:
+        def replay() -> Moved:
             graph.replay()
-            return seen
+            return moved
 
         return replay
 

@@ -181,12 +181,14 @@ class Block:
             coming = client.coming(count)
             rows[:, slot] += coming.index
             coefficient[:, slot] = coming.coefficient
-            first = max(0, client.train.first_epoch - client.position)
-            noted[:first, slot] = coming.coefficient[:first] > 0
+            early = max(0, client.train.first_epoch - client.position)
+            noted[:early, slot] = coming.coefficient[:early] > 0
         tape = Tape(self._on_device(rows), self._on_device(coefficient))
-        losses, shown = self.steps.run(tape, watch)
-        first_losses = torch.where(self._on_device(noted), losses, 0.0) if noted.any() else None
-        sums = None if first_losses is None else loss_sums(first_losses.transpose(0, 1).flatten(1))
+        losses, shown = self.steps.run(tape, watch, note=bool(noted.any()))
+        sums = None
+        if losses is not None:  # brought from a device for all clients at once
+            first = torch.where(self._on_device(noted), losses, 0.0)
+            sums = loss_sums(first.transpose(0, 1).flatten(1)).cpu()
         for slot, client in training:
             if sums is not None and noted[:, slot].any():
                 client.job.note_losses(sums[slot])
