@@ -207,6 +207,20 @@ def test_workers_keep_to_one_core_and_the_training_keeps_its_own(setting, monkey
     assert set(seen) == {1}
 
 
+def test_a_worker_is_not_overruled_by_what_the_training_sets_later(setting):
+    """PyTorch gives a thread that has never asked for its number the one that was set last."""
+    _, clients, _ = setting
+    coresets = coresets_module.Coresets(clients, threads=1)
+    before = torch.get_num_threads()
+    try:
+        coresets._workers.submit(int).result()  # the worker has begun, and set its own
+        torch.set_num_threads(2)
+        assert coresets._workers.submit(torch.get_num_threads).result() == 1
+    finally:
+        torch.set_num_threads(before)
+        coresets.close()
+
+
 @pytest.mark.parametrize("kind", [SequentialExecutor, VectorisedExecutor])
 def test_executors_say_what_choosing_took(setting, kind):
     task, clients, assignments = setting

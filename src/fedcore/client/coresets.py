@@ -57,9 +57,9 @@ class Coresets:
         self._clients = clients
         self._workers: ThreadPoolExecutor | None = None
         if threads:
-            # One core each: they stand beside a training that has the others.
-            start = torch.set_num_threads
-            self._workers = ThreadPoolExecutor(threads, initializer=start, initargs=(1,))
+            # One core each, beside a training that has the others; who has not asked is overruled.
+            ask, bound = torch.get_num_threads, torch.set_num_threads
+            self._workers = ThreadPoolExecutor(threads, initializer=lambda: (ask(), bound(1)))
         self._lock = threading.Lock()
         self._kept: dict[Key, Samples] = {}
         self._kept_samples = 0
