@@ -206,7 +206,7 @@ readings of N(1, 0.25): as a variance (0.5, our default) and as a standard devia
 
 The tables above were made again with it. All round times are what they were, to the last digit.
 The mean of answers is now an exact sum divided once ([ADR 14](adr/0014-a-server-of-parts.md)), so
-models differ by units in the last place: training losses by at most 4e-7, and no final accuracy,
+models differ by units in the last place: training losses by at most 5e-7, and no final accuracy,
 in all runs but FedCore's at 30 % of stragglers with preset `paper`. There, fleets of seeds 0 and
 2 have slow clients of more than 4,096 samples with coresets below a fortieth of them, whose
 solver lost a first round on a third of the points when it was made smaller: accuracies of these

@@ -1,7 +1,7 @@
 """Settings of the fused LSTM's kernels, timed: ``python -m benchmarks.simulator.waves``.
 
 Microseconds of all waves of one direction for 1, 4 and 10 clients of the paper's LSTM, captured as
-a graph, for every setting; the best of them stand in ``fedcore/local/fused_lstm.py``.
+a graph, for every setting; the best of them stand in ``models/char_lstm/fused.py``.
 """
 
 from __future__ import annotations
