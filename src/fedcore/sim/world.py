@@ -101,7 +101,7 @@ def build_world(
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     return World(
-        Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
+        Server(strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings),
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads),
         federation.initial,
@@ -167,8 +167,9 @@ def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: i
     return built
 
 
-def build_sampler(experiment: Experiment) -> Sampler:
-    """Build the sampler that an experiment names."""
-    name, known, method = experiment.selection, vars(experiment), experiment.method
+def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
+    """Build the sampler that an experiment names, for a model of so many bytes."""
+    name, method = experiment.selection, experiment.method
+    known = {**vars(experiment), "model_bytes": model_bytes}
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built
