@@ -132,7 +132,7 @@ class Coreset(Generic[Values]):
 
     Attributes:
         indices: [b] sorted and unique.
-        weights: [b] positive, Σ weights = n.
+        weights: [b] positive, Σ weights = n; or in the mean over draws, where it says so.
         objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
         gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
         assignment: [n] position in ``indices`` of the chosen sample that stands for each.
@@ -144,6 +144,7 @@ class Coreset(Generic[Values]):
     gradient_error: float | None = None
     assignment: Values | None = None
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
+    sums_in_the_mean: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ MOST_KEPT = 4_000_000
 
 Choose = Callable[[], Samples]
 Key = tuple[ClientId, CoresetSpec | None]
+Path = tuple[str | int, ...]  # of a random stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,10 @@ class Coresets:
         spec = assignment.plan.phases[phase].coreset
         if spec is None:
             return partial(Samples.everything, len(self._clients[assignment.client_id]))
-        choose, key = self._choice(assignment, spec, watched), (assignment.client_id, spec)
+        # A spec that came before in the plan is to be drawn anew.
+        earlier = sum(one.coreset == spec for one in assignment.plan.phases[:phase])
+        path = assignment.path("coreset", *([earlier] if earlier else []))
+        choose, key = self._choice(assignment, spec, watched, path), (assignment.client_id, spec)
         if self._workers is None or key in self._kept:
             return lambda: self._waited(lambda: self._worked(choose))
         running = self._expected.get(key)
@@ -118,21 +122,23 @@ class Coresets:
             return 0
         return 0 if (client, spec) in self._kept else len(self._clients[client])
 
-    def _choice(self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None) -> Choose:
+    def _choice(
+        self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, path: Path
+    ) -> Choose:
         """What chooses, on any thread; what lies on a device is fetched by this one."""
         if asks_nothing_of_the_model(spec):
-            return partial(self._by_inputs, assignment, spec)
+            return partial(self._by_inputs, assignment, spec, path)
         try:
             candidates = _candidates(self._clients[assignment.client_id], spec, watched)
         except NotFinite:
             # The model has diverged here, and the answer will be left out of the average. It
             # is given all the same, after as many steps, so that the others' are not lost.
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
-            return partial(self._by_inputs, assignment, spec)
+            return partial(self._by_inputs, assignment, spec, path)
         # A new one every round, because gradients change.
-        return partial(_build, assignment, spec, candidates, assignment.path("coreset"))
+        return partial(_build, assignment, spec, candidates, path)
 
-    def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
+    def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
         """A random draw, another one in every round; or what distances between inputs say.
 
         The latter are the same in every round, and so is the coreset: it is computed once per
@@ -144,7 +150,7 @@ class Coresets:
             return kept
         candidates = _candidates(self._clients[client], spec, None)
         if spec.proxy == NONE:
-            return _build(assignment, spec, candidates, assignment.path("coreset"))
+            return _build(assignment, spec, candidates, path)
         samples = _build(assignment, spec, candidates, ("coreset", client))
         with self._lock:
             self._kept[client, spec] = samples
@@ -201,7 +207,7 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
 
 
 def _build(
-    assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: tuple[str | int, ...]
+    assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: Path
 ) -> Samples:
     generator = stream(assignment.seed, *path)
     coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
@@ -211,4 +217,5 @@ def _build(
         spec.weighting,
         None if spec.proxy == NONE else coreset.gradient_error,
         coreset.fell_back,
+        len(candidates) if coreset.sums_in_the_mean else None,
     )

@@ -30,6 +30,7 @@ class Samples:
     weighting: Weighting = Weighting.SCALED
     gradient_error: float | None = None  # of the coreset these are, in proxy space
     fell_back: bool = False  # whether a plain draw took the place of its selector's choice
+    total: float | None = None  # m, where the weights sum to it in the mean over draws alone
 
     @classmethod
     def everything(cls, num_samples: int) -> Samples:
@@ -64,7 +65,8 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     weights, batch_sizes = samples.weights[order], real.sum(axis=1, keepdims=True)
     match samples.weighting:
         case Weighting.SCALED:
-            coefficient = size / samples.weights.sum() * weights / batch_sizes
+            total = samples.weights.sum() if samples.total is None else samples.total
+            coefficient = size / total * weights / batch_sizes
         case Weighting.NORMALISED:
             coefficient = weights / np.where(real, weights, 0.0).sum(axis=1, keepdims=True)
         case Weighting.PROPORTIONAL:
