@@ -258,6 +258,10 @@ class Executor(Protocol):
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
 
+    @property
+    def memory(self) -> dict[ClientId, Tensor]:
+        """What clients keep of their samples between jobs, for a simulation to write down."""
+
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Prepare for what a later round will ask; it changes the time, never an answer."""
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.types import Generator, Weighting
+from fedcore.types import Generator, Params, Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Samples:
     gradient_error: float | None = None  # of the coreset these are, in proxy space
     fell_back: bool = False  # whether a plain draw took the place of its selector's choice
     total: float | None = None  # m, where the weights sum to it in the mean over draws alone
+    epochs: int | None = None  # on these, in place of those of the phase
+    told: Params | None = None  # what the server is told of the choice
 
     @classmethod
     def everything(cls, num_samples: int) -> Samples:

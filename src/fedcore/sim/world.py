@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -43,7 +43,7 @@ class Simulated:
         self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
         """Bind who trains, and what to do beside it; all else is handed on."""
-        self.selection = executor.selection
+        self.selection, self.memory = executor.selection, executor.memory
         self.expect = executor.expect
         self.close = executor.close
         self._run = executor.run
@@ -122,10 +122,12 @@ def simulate_rounds(
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
+        world.executor.memory.update(state.on_clients)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            yield _record(world, merged, began, before), merged.state
+            memory = dict(world.executor.memory)
+            yield _record(world, merged, began, before), replace(merged.state, on_clients=memory)
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
