@@ -1,22 +1,24 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
 from fedcore.client.schedule import Samples, schedule
-from fedcore.coreset.proxies import LOGITS
+from fedcore.coreset.proxies import LOGITS, NONE
 from fedcore.strategies import importance
 from fedcore.types import ClientProfile, CoresetSpec, Phase
 
 
-def test_importance_sampling_goes_fedcores_way():
-    """One epoch on everything, then floor((455 - 100) / 9) = 39; or a forward pass for a third."""
+def test_a_forward_pass_is_paid_for_and_then_as_many_as_fit():
+    """100 samples: a pass over them costs 34, which leaves floor((455 - 34) / 10) = 42."""
     client = ClientProfile(100, 1.0)
-    spec = CoresetSpec(39, "importance", LOGITS, options=(("gate", 0.0),))
-    assert importance.build().plan(client, 455.0, 10).phases == (Phase(1), Phase(9, spec))
-    look, rest = importance.build().plan(client, 95.0, 10).phases
-    assert look == Phase(1, forward_price=1 / 3)
-    assert rest == Phase(10, dataclasses.replace(spec, budget=6))  # (95 - 34) / 10
+    plan = importance.build().plan(client, 455.0, 10)
+    spec = CoresetSpec(42, "importance", LOGITS, options=(("gate", 0.0),))
+    assert plan.phases == (Phase(1, forward_price=1 / 3), Phase(10, spec))
+    assert plan.work(100) == 34 + 420
+
+
+def test_no_time_for_a_forward_pass_leaves_a_random_subset():
+    plan = importance.build().plan(ClientProfile(100, 1.0), 35.0, 10)
+    assert plan.phases == (Phase(10, CoresetSpec(3, "uniform-plain", NONE)),)
 
 
 def test_weights_that_sum_in_the_mean_are_not_rescaled_in_a_batch():

@@ -163,9 +163,11 @@ def _yields_gradients(plan: LocalPlan, number: int) -> bool:
 
 
 def waits_for_gradients(plan: LocalPlan) -> bool:
-    """Whether a phase cannot be scheduled before an earlier one was trained or looked at."""
-    specs = [phase.coreset for phase in plan.phases if phase.coreset is not None]
-    looks = any(phase.forward_price is not None for phase in plan.phases)
+    """Whether a phase cannot be scheduled before an earlier one was trained."""
+    trained = (n for n, phase in enumerate(plan.phases) if phase.forward_price is None)
+    later = plan.phases[next(trained, -1) + 1 :]
+    specs = [phase.coreset for phase in later if phase.coreset is not None]
+    looks = any(phase.forward_price is not None for phase in later)
     return looks or not all(asks_nothing_of_the_model(spec) for spec in specs)
 
 
