@@ -21,7 +21,7 @@ LAYERS = {
     **dict.fromkeys(("server", "datasets", "models"), 3),
     **dict.fromkeys(("config", "strategies", "client"), 4),
     **dict.fromkeys(("sim", "report"), 5),
-    "cli": 6,
+    **dict.fromkeys(("cli", "flower"), 6),
     "__main__": 7,
 }
 WITHOUT_TWIN = {"__init__", "main", "types", "version", "errors"}
@@ -56,6 +56,12 @@ def test_imports_point_downwards(path):
         return
     for other in own_parts(path):
         assert other == part or LAYERS[other] < LAYERS[part], f"{part} must not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_the_deployment_knows_flower(path):
+    if part_of(path) != "flower":
+        assert not any(module.split(".")[0] == "flwr" for module, _ in imports(path))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*_strategy.py")), ids=str)

@@ -1,0 +1,1 @@
+"""FedCore on real machines: a Flower strategy and what its clients need; ``fedcore[flower]``."""
