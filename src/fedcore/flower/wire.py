@@ -21,6 +21,7 @@ from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, Weigh
 
 FORMAT = 1
 ORDER, EXAMPLES = "fedcore-order", "num-examples"
+SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where it has one
 MOST = 2**53  # beyond it a float holds no whole number exactly
 
 
