@@ -1,7 +1,7 @@
 """A grid in one process, with nodes that follow a script and a time that nobody waits for.
 
 A node is a function (order, arrays, message) -> (seconds until its answer is there, answer), where
-the answer is a RecordDict, an Error, or bytes that raise when they are pulled; None: it never comes.
+the answer is a RecordDict, an Error, or bytes that raise when they are pulled; None: none comes.
 """
 
 from collections.abc import Callable, Iterable

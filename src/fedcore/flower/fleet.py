@@ -16,6 +16,7 @@ from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
 SHARE = 0.5  # of a new measurement in an average
+FADING = 0.8  # of what is known of a node that sits out, every round
 KEPT = 16  # ways back that are remembered of a node
 UNMEASURED = 1e9  # samples a second: who is not known yet is told to do everything
 FIRST_SPREAD = 0.5  # seconds, while only one way back was seen
@@ -86,6 +87,11 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         if timely:
             node.overhead = _averaged(node.overhead, max(0.0, trip - report.training_seconds))
             node.backs = [*node.backs, trip - report.age - report.handler_seconds][-KEPT:]
+
+    def fade(self, client: ClientId) -> None:
+        """Who sits out is not measured any more: believe a little less that it is too slow."""
+        node = self.nodes[client]
+        node.speed, node.overhead = node.speed / FADING, node.overhead * FADING
 
     def back(self, client: ClientId, deadline: float) -> float:
         """Mean + 2 sd of the ways back that were seen; a tenth of the deadline before the first."""

@@ -33,6 +33,7 @@ from fedcore.server.merge import RunningMean
 from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import ClientProfile, LocalUpdate, Params
+from fedcore.types import Path as Way
 from fedcore.values import above_zero, at_least, one_of, percentages
 
 MANY = 10**6  # clients of a round, for a loop that leaves their number to the draw
@@ -199,6 +200,8 @@ class FedCore(FedAvg):
         for merged in server.run(state):
             number, notes = merged.state.version, clock.take_notes()
             began = self.monotonic()
+            for sat_out in (c for c in merged.clients if c.path is Way.SAT_OUT):
+                fleet.fade(sat_out.client_id)
             result.arrays = to_record(merged.state.params)
             if (trained := self._train_metrics(notes.metrics)) is not None:
                 result.train_metrics_clientapp[number] = trained
