@@ -1,6 +1,7 @@
 """Orders and reports arrive as they were sent; everything else is refused in a sentence."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,11 @@ REPORT = Report(12, 5, steps=40, work=320, training_seconds=1.5, age=0.1, handle
 
 def test_an_order_arrives_as_it_was_sent() -> None:
     assert read_order(order_text(ORDER)) == ORDER
+
+
+def test_the_way_back_to_a_node_whose_clock_is_ahead_is_below_zero() -> None:
+    ahead = replace(ORDER, back=-3.5)
+    assert read_order(order_text(ahead)) == ahead
 
 
 def test_a_report_arrives_as_it_was_sent() -> None:

@@ -56,7 +56,7 @@ def seconds_for(order: Order, age: float) -> float:
     be answered before it was made shows that; what is plausible of it then is the way back alone.
     """
     overhead = age + order.back
-    return order.deadline - (overhead if overhead >= 0 else min(order.back, -overhead))
+    return order.deadline - (overhead if overhead >= 0 else max(0.0, min(order.back, -overhead)))
 
 
 class Turn:

@@ -21,6 +21,7 @@ from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, Weigh
 
 FORMAT = 1
 ORDER, EXAMPLES = "fedcore-order", "num-examples"
+SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where it has one
 MOST = 2**53  # beyond it a float holds no whole number exactly
 
 
@@ -34,7 +35,7 @@ class Order:
 
     assignment: Assignment  # without the shift, which is a record of arrays of its own
     deadline: float  # seconds from the moment at which the message was made
-    back: float  # of those, what the answer's way to the server takes
+    back: float  # of those, the answer's way to the server, less the error of the node's clock
     ticket: int  # names this order: an answer without it belongs to another
 
 
@@ -90,7 +91,8 @@ def read_order(text: object) -> Order:
             seed=_whole(told, "seed"),
             repeat=_whole(told, "repeat"),
         )
-        deadline, back = _number(told, "deadline"), _number(told, "back")
+        # Where a node's clock is ahead, what cancels its error is a way back below 0.
+        deadline, back = _number(told, "deadline"), _number(told, "back", -MOST)
         return Order(assignment, deadline, back, _whole(told, "ticket"))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadMessage(f"the order cannot be read: {error!r}"[:200]) from None
