@@ -19,7 +19,7 @@ from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.task import Task, sample_losses
+from fedcore.task import Task, sample_losses, trained_names
 from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, TrainingSettings
 
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
@@ -87,6 +87,9 @@ class Job:
 
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
+        share = self.assignment.plan.trained_share
+        if share < 1:  # the rest stayed as it was, and is not sent
+            params = {name: params[name] for name in trained_names(params, share)}
         noted = self._loss_sums or [torch.zeros(2)]
         total, squares = torch.stack(noted).sum(0).tolist()
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
