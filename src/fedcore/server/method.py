@@ -37,7 +37,7 @@ class Action(StrEnum):
 class Situation:
     """What the server sees when it decides."""
 
-    answers: int  # taken into the merge that is under way
+    answers: int  # taken into the merge that is under way; of a client drawn twice there are two
     in_flight: int  # jobs that are out
     alarm: bool  # whether the alarm of ``Pace`` rang since the last merge
 
