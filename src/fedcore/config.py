@@ -20,6 +20,7 @@ from typing import Any
 from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
+from fedcore.rates import SCHEDULES
 from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
@@ -98,6 +99,15 @@ class Experiment:
     epochs: int = _training(10, "Local epochs E a round asks for.", at_least(1, MANY))
     batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
     learning_rate: float = _training(0.01, "Step size of local SGD.", above_zero)
+    schedule: str = _training(
+        "constant", "How the learning rate falls from round to round.", one_of(*SCHEDULES)
+    )
+    schedule_decay: float = _training(
+        0.1, "Schedule: factor of 'step', or rate of 'inverse-time'.", above_zero
+    )
+    schedule_every: int = _training(
+        30, "Schedule: rounds from one fall of 'step' to the next.", at_least(1, MANY)
+    )
     model: str = _training("logistic", "Model; see 'fedcore list'.")
     executor: str = _training(
         "auto",

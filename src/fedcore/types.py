@@ -16,7 +16,7 @@ w          ``Params``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol
@@ -192,11 +192,16 @@ class FederatedDataset:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How a local SGD step is taken."""
+    """How a local step is taken; with a ``schedule``, η goes by the version of the model."""
 
     learning_rate: float
     batch_size: int
     measure_full_gradient: bool = False  # compare coreset and full-set gradients of the model
+    schedule: Callable[[int], float] | None = None  # version -> factor of η (``rates``)
+
+    def learning_rate_at(self, version: int) -> float:
+        """η of every job that starts from a version, for clients and for strategies."""
+        return self.learning_rate * (1.0 if self.schedule is None else self.schedule(version))
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,16 @@ def test_equal_with_larger_steps_for_slow_clients(model, executor, strategy):
     assert any(not torch.allclose(expected[1][n], unscaled[n], atol=1e-3) for n in unscaled)
 
 
+@pytest.mark.parametrize(("model", "executor"), [("logistic", "compiled"), ("cnn", "vectorised")])
+@pytest.mark.parametrize("schedule", ["step", "cosine", "inverse-time"])
+def test_equal_under_every_schedule(model, executor, schedule):
+    options = {"schedule": schedule, "schedule_every": 1}
+    expected = plain(model, "fedavg", **options)
+    assert_same(final(federation_for(model), "fedavg", executor, **options), expected)
+    constant = plain(model, "fedavg")[1]
+    assert any(not torch.allclose(expected[1][n], constant[n], atol=1e-3) for n in constant)
+
+
 BY_INPUTS = CoresetSpec(5, "kmedoids", "input")
 BY_GRADIENTS = CoresetSpec(6, "kmedoids", "logits")
 PHASES = {

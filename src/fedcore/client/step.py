@@ -38,7 +38,7 @@ class Batch:
 class StepRule:
     """η, μ, w_r, s and the shift; of stacked clients, μ and s are [K], and the shift [K, ...]."""
 
-    learning_rate: float
+    learning_rate: float | Tensor
     prox_mu: float | Tensor
     anchor: Params
     scale: float | Tensor = 1.0
@@ -73,7 +73,10 @@ def stacked_step(
         active = batch.coefficient.amax(dim=1).sign()  # 0 for a step of padding alone
     with torch.no_grad():
         moves = _directions(stack, gradients, rule, active)
-        torch._foreach_add_(list(stack.values()), moves, alpha=-rule.learning_rate)
+        rate = rule.learning_rate
+        if isinstance(rate, Tensor):  # of what is recorded as a graph: it changes by the round
+            moves, rate = list(torch._foreach_mul(moves, rate)), 1.0
+        torch._foreach_add_(list(stack.values()), moves, alpha=-rate)
     return losses, seen
 
 

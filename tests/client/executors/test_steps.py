@@ -7,7 +7,7 @@ from torch import nn
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import Pool, Steps, Tape, rounded_up
 from fedcore.task import Task
-from fedcore.types import Assignment, LocalPlan, Path, Phase
+from fedcore.types import Assignment, LocalPlan, Path, Phase, TrainingSettings
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -36,7 +36,7 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind):
     pool = Pool(device)
     pool.fill([build_client(30, seed=seed) for seed in range(17)])
     form = form_of(task.on(device))
-    ways = [Steps(form, pool, 0.1, record=record) for record in (False, True)]
+    ways = [Steps(form, pool, TrainingSettings(0.1, 4), record=record) for record in (False, True)]
     for given in ("plain", kind):  # what an earlier block left behind must not matter
         for steps in ways:
             steps.start(task.initial_params(), assignments(task, 17, given))
@@ -76,7 +76,7 @@ def test_who_moves_up_takes_its_rule_along(build_client, kind, record):
     tape = Tape(torch.arange(12).view(3, 1, 4), torch.full((3, 1, 4), 0.25))
     moved = []
     for first, kept in ((asked, [3, 2]), (asked[3:], [0])):
-        steps = Steps(form_of(task), pool, 0.1, record=record)
+        steps = Steps(form_of(task), pool, TrainingSettings(0.1, 4), record=record)
         steps.start(task.initial_params(), first)
         steps.keep(kept)
         clients = len(kept)

@@ -94,7 +94,8 @@ class LinearExecutor(BlockwiseExecutor):
         y = labels.to("cpu", torch.int64).numpy()
         index = np.concatenate([phase.tape.index for phase in phases])
         coefficient = np.concatenate([phase.tape.coefficient for phase in phases])
-        rate, first_epoch = self._settings.learning_rate, phases[0].first_epoch
+        rate = self._settings.learning_rate_at(job.assignment.base_version)
+        first_epoch = phases[0].first_epoch
         rule = (rate, plan.prox_mu, plan.step_scale, shift_weight, shift_bias)
         sums = train_linear(
             weight, bias, x, y, index, coefficient, *rule, first_epoch, self._sigmoid

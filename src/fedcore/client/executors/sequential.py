@@ -37,7 +37,8 @@ def train_plainly(params: Params, job: Job) -> LocalUpdate:
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
         shift = {name: value.to(params[name].device) for name, value in shift.items()}
-    rule = StepRule(job.settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
+    rate = job.settings.learning_rate_at(job.assignment.base_version)
+    rule = StepRule(rate, plan.prox_mu, params, plan.step_scale, shift)
     seen: HeadGradients | None = None
     while (now := job.next(params, seen)) is not None:
         if isinstance(now, Rest):

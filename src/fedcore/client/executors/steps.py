@@ -22,7 +22,7 @@ from fedcore.arrays import check_alike
 from fedcore.client.step import Batch, StepRule, stacked_step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.stacked import Form
-from fedcore.types import Assignment, ClientData, ClientId, Params
+from fedcore.types import Assignment, ClientData, ClientId, Params, TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -100,11 +100,14 @@ def rounded_up(clients: int) -> int:
 class Steps:
     """Takes steps of all clients of a block; recorded, from buffers, as a graph where it can."""
 
-    def __init__(self, form: Form, pool: Pool, learning_rate: float, *, record: bool) -> None:
+    def __init__(self, form: Form, pool: Pool, settings: TrainingSettings, *, record: bool) -> None:
         """Bind what all blocks share; ``record`` is for GPUs, and elsewhere only costs."""
         self._form = form
         self._pool = pool
-        self._rate = learning_rate
+        self._settings = settings
+        self._rate: float | Tensor = settings.learning_rate
+        if record and settings.schedule is not None:  # what is recorded reads it where it lies
+            self._rate = torch.zeros((), dtype=torch.float64, device=pool.device)
         self._record = record
         self._capture = record and pool.device.type == "cuda"
         self._room, self._width, self._generation = 0, 0, -1
@@ -124,6 +127,9 @@ class Steps:
         self._kind = (set(scales) != {1.0}, any(pulls), any(one is not None for one in shifts))
         self._width = rounded_up(len(assignments)) if self._record else len(assignments)
         self._reserve(params, shifted=self._kind[2])
+        if self._settings.schedule is not None:
+            rate = self._settings.learning_rate_at(assignments[0].base_version)
+            self._rate = self._rate.fill_(rate) if isinstance(self._rate, Tensor) else rate
         for name, value in params.items():
             self._anchor[name].copy_(value)
             self._stack[name][: self._width] = self._anchor[name]
