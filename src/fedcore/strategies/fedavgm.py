@@ -1,0 +1,13 @@
+"""FedAvgM: FedAvg with momentum on the server, D being what a round adds to the model.
+
+    m ← β m + D        w ← w + η m
+
+Source: Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+Classification, 2019 (arXiv 1909.06335); β is ``beta1``.
+"""
+
+from functools import partial
+
+from fedcore.strategies._server_optimiser import build_around
+
+build = partial(build_around, None, server_rate=1.0)
