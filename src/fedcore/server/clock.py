@@ -35,10 +35,7 @@ class Clock(Protocol):
         """The next answer and its job, or None where the ``alarm`` rings before it."""
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
-        """A merge: time begins at 0 again; jobs in flight go on, or are dropped.
-
-        Gives those that were dropped, in order, and the seconds that each had spent.
-        """
+        """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later; it changes the time, never an answer."""

@@ -98,9 +98,9 @@ class _AllAtOnce:
     updates: list[LocalUpdate] = field(default_factory=list, init=False)
 
     def add(self, update: LocalUpdate, base: Params) -> None:
-        if self.moves:
-            update = replace(update, params=moved(update.params, base, -1.0))
-        self.updates.append(update)
+        sent = {**base, **update.params}  # who trains a part leaves the rest where it was
+        sent = dict(moved(sent, base, -1.0)) if self.moves else sent
+        self.updates.append(replace(update, params=sent))
 
     def finish(self) -> ServerState:
         return self.function(self.state, self.updates) if self.updates else self.state

@@ -6,8 +6,7 @@ never answered, and h, their mean over all N clients. A buffer brings only what 
     Δ_i = w_i - w^v        b ← b + Δ_i - h_i        h_i ← Δ_i        for every answer
     w ← w + η_g (h + b / B)        h ← mean h_i        for every buffer of B answers
 
-Source: Wang et al., Tackling the Data Heterogeneity in Asynchronous Federated Learning with Cached
-Update Calibration, ICLR 2024.
+Source: Wang et al., Asynchronous Federated Learning with Cached Update Calibration, ICLR 2024.
 """
 
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
     m ← β1 m + (1 - β1) D        v ← v + D²        w ← w + η m / (√v + a)
 
-Source: Reddi et al., Adaptive Federated Optimization, ICLR 2021.
+Source: Reddi et al., Adaptive Federated Optimization, ICLR 2021; there is no ``beta2``.
 """
 
 from functools import partial

@@ -2,8 +2,7 @@
 
     m ← β m + D        w ← w + η m
 
-Source: Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-Classification, 2019 (arXiv 1909.06335); β is ``beta1``.
+Source: Hsu et al. 2019 (arXiv 1909.06335). β is ``beta1``; there is no ``beta2`` or ``adaptivity``.
 """
 
 from functools import partial

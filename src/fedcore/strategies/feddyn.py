@@ -1,14 +1,12 @@
 """FedDyn: each client's objective is bent so that all agree at the common optimum.
 
-A client remembers h_i, its gradient where its last job ended: -h_i is added to every gradient,
-with a pull towards the model. The server remembers h, the mean of h_i over all N clients. With one
-client and exact local solves, its models are proximal-point steps.
+h_i is a client's gradient where its last job ended, and h the mean of h_i over all N clients. With
+one client and exact local solves, the client's models are proximal-point steps.
 
     w_i = argmin f_i(w) - <h_i, w> + α/2 |w - w^t|²        h_i ← h_i - α (w_i - w^t)
     h ← h - α/N Σ (w_i - w^t)        w ← mean w_i - h/α
 
-Source: Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021; their code
-divides α by each client's share of the samples, which is not done here.
+Source: Acar et al., ICLR 2021; their code divides α by a client's share of all samples.
 """
 
 from dataclasses import replace

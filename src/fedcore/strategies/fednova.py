@@ -7,8 +7,7 @@ gradients of τ_i local steps have in w_i - w, and Σ p_i = 1 over those who ans
     w ← w + (Σ p_i a_i) Σ p_i (w_i - w) / a_i        SGD: a_i = τ_i
     momentum ρ: a_i = Σ_{k=1..τ_i} (1 - ρ^k) / (1 - ρ)        prox: a_i = (1 - (1 - ημ)^τ_i) / (ημ)
 
-Source: Wang et al., Tackling the Objective Inconsistency Problem, NeurIPS 2020. Their code goes
-Σ p_i τ_i far where there is a prox; Σ p_i a_i makes equal work the plain mean in every case.
+Source: Wang et al., NeurIPS 2020; with a prox their code has Σ p_i τ_i in place of Σ p_i a_i.
 """
 
 from collections.abc import Callable
@@ -34,8 +33,7 @@ def build(
     refuse("fednova", options, "optimiser", "clip_norm", *["momentum"] * (nova_mu > 0))
     weigh = AGGREGATIONS[aggregation]
 
-    def length(one: LocalUpdate) -> float:
-        """a_i."""
+    def length(one: LocalUpdate) -> float:  # a_i
         if pull := step_size(one.base_version) * nova_mu:
             return (1 - (1 - pull) ** one.steps) / pull
         return sum((1 - momentum**k) / (1 - momentum) for k in range(1, one.steps + 1))

@@ -9,6 +9,4 @@ from functools import partial
 
 from fedcore.strategies._server_optimiser import build_around
 
-build = partial(
-    build_around, lambda v, square, beta2: v - (1 - beta2) * square * (v - square).sign()
-)
+build = partial(build_around, lambda v, square, b2: v - (1 - b2) * square * (v - square).sign())

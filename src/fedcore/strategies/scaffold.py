@@ -1,8 +1,7 @@
 """SCAFFOLD: gradients corrected by how a client's differ from everybody's.
 
-The server keeps the mean gradient c and each client's own c_i, all zero at first, so that local
-steps do not drift. K_i is a client's own number of steps, K̄ their mean: the original, option II,
-diverges where they differ, and this is the original where they do not.
+c is the mean gradient of all N clients, c_i a client's own, both zero at first; K_i are its steps,
+K̄ their mean. The original, option II, diverges where these differ; elsewhere this is it.
 
     y ← y - η (g_i(y) - c_i + c)        c_i⁺ = c_i - c + (x - y_i) / (K_i η)
     x ← x + η_g K̄ mean_i (y_i - x) / K_i        c ← c + 1/N Σ_i (c_i⁺ - c_i)
