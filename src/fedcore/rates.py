@@ -23,14 +23,10 @@ def factor_of(name: str, rounds: int, decay: float, every: int) -> Factor | None
 
     None is for a constant η, which is used as it is.
     """
-
-    def step(version: int) -> float:
-        return float(decay ** (version // every))
-
-    def cosine(version: int) -> float:
-        return (1 + math.cos(math.pi * min(version, rounds) / rounds)) / 2
-
-    def inverse_time(version: int) -> float:
-        return 1 / (1 + decay * version)
-
-    return dict(zip(SCHEDULES, (None, step, cosine, inverse_time), strict=True))[name]
+    factors: dict[str, Factor | None] = {
+        "constant": None,
+        "step": lambda version: float(decay ** (version // every)),
+        "cosine": lambda version: (1 + math.cos(math.pi * min(version, rounds) / rounds)) / 2,
+        "inverse-time": lambda version: 1 / (1 + decay * version),
+    }
+    return factors[name]

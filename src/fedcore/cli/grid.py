@@ -28,15 +28,10 @@ from fedcore.report.records import Runs
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import (
-    build_sampler,
-    build_strategy,
-    build_world,
-    simulate_rounds,
-    training_of,
-)
+from fedcore.sim.world import build_sampler, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
+from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +123,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
         fleet_of(sizes_of(dataset.clients), experiment, run)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
-        settings = training_of(experiment)
+        settings = TrainingSettings(experiment.learning_rate, experiment.batch_size)
         choose_executor("compiled", first.task, dataset.clients, settings, threads=1, device=device)
     return federations
 

@@ -19,7 +19,7 @@ from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import NONE, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.task import Task, sample_losses
+from fedcore.task import Task, sample_losses, trained_names
 from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, TrainingSettings
 
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
@@ -86,6 +86,9 @@ class Job:
 
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
+        share = self.assignment.plan.trained_share
+        if share < 1:  # the rest stayed as it was, and is not sent
+            params = {name: params[name] for name in trained_names(params, share)}
         sums = torch.stack(self._loss_sums).sum(0).tolist() if self._loss_sums else (0.0, 0.0)
         return replace(self._answer, params=params, loss_sum=sums[0], loss_square_sum=sums[1])
 

@@ -156,8 +156,9 @@ def training_of(experiment: Experiment) -> TrainingSettings:
     """How the clients of an experiment take their steps."""
     one = experiment
     factor = factor_of(one.schedule, one.rounds, one.schedule_decay, one.schedule_every)
+    how = (one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm)
     return TrainingSettings(
-        one.learning_rate, one.batch_size, one.measure_full_gradient, schedule=factor
+        one.learning_rate, one.batch_size, one.measure_full_gradient, factor, *how
     )
 
 

@@ -72,8 +72,9 @@ class LinearExecutor(BlockwiseExecutor):
         data = self._clients[assignment.client_id].to(next(iter(params.values())).device)
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
         job = Job(assignment, task, data, self._settings, self._coresets)
-        if waits_for_gradients(assignment.plan) or self._settings.measure_full_gradient:
-            # Gradient proxies come out of the backward passes of the plain loop.
+        settings, waits = self._settings, waits_for_gradients(assignment.plan)
+        # Gradient proxies come out of the backward passes of the plain loop.
+        if waits or settings.measure_full_gradient or not settings.plain:
             return [train_plainly(params, job)]
         return [self._compiled(params, job)]
 
