@@ -177,7 +177,7 @@ def build_strategy(
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
     known = {**vars(experiment), "proxy": own}
-    known |= {"num_clients": num_clients, "model_bytes": model_bytes}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
     known["step_size"] = training_of(experiment).learning_rate_at
     known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
