@@ -88,7 +88,8 @@ class InProcessGrid:
         return found
 
     def asked(self, server_round: int) -> list[int]:
-        return [n for n, _, m in self.sent if m.content["config"]["server-round"] == server_round]
+        sent = ((n, m.content["config"]["server-round"]) for n, _, m in self.sent)
+        return sorted(node for node, number in sent if number == server_round)
 
     def _may_fail(self) -> None:
         if self.failures:
