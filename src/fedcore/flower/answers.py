@@ -42,7 +42,7 @@ def read_counts(
     content: RecordDict, told: Assignment, ticket: int, epochs: int, trip: float
 ) -> tuple[Report, int, MetricRecord]:
     """What a node reports, how many samples it holds, and all its metrics, if they can be true."""
-    records = list(content.metric_records.values())
+    records = [record for record in content.values() if isinstance(record, MetricRecord)]
     if len(records) != 1:
         raise BadMessage(f"the answer must have one MetricRecord, got {len(records)}")
     report, examples = read_report(records[0])
@@ -67,7 +67,8 @@ def read_model(content: RecordDict, base: Params, longest: float) -> tuple[Param
 
     It has the names, shapes and types of ``base``, and every value is finite.
     """
-    records = list(content.array_records.values())
+    # Not by content.array_records, whose cycle would keep the model until the next collection.
+    records = [record for record in content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadMessage(f"the answer must have one ArrayRecord, got {len(records)}")
     if odd := sorted(records[0].keys() ^ base.keys()):
