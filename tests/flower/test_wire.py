@@ -92,7 +92,7 @@ orders = st.builds(Order, jobs, seconds, st.floats(-1e6, 1e6), counts)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
-    max_leaves=5,
+    max_leaves=3,
 )
 
 
@@ -133,6 +133,14 @@ def test_a_changed_order_is_refused_or_read_again(
 def test_what_is_no_order_is_refused(text: object) -> None:
     with pytest.raises(BadMessage):
         read_order(text)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {}, None])
+def test_options_of_a_selector_are_plain(value: object) -> None:
+    told = json.loads(order_text(ORDER))
+    told["plan"]["phases"][1]["coreset"]["options"] = [["a", value]]
+    with pytest.raises(BadMessage, match="option"):
+        read_order(json.dumps(told))
 
 
 def test_an_order_that_is_nested_too_deep_is_refused() -> None:
