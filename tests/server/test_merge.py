@@ -57,6 +57,21 @@ def test_a_mean_keeps_the_type_of_the_model_and_what_else_the_state_holds():
     assert after.tensors is state.tensors
 
 
+@pytest.mark.parametrize(("name", "head"), [("mean", (1 + 4 + 4) / 3), ("samples", 13 / 5)])
+def test_a_mean_is_over_those_who_sent_a_layer_and_what_nobody_sent_stays(name, head):
+    """Client 0 with 3 samples once, client 1 with 1 sample twice; body by client 1 alone."""
+    state = ServerState({n: torch.tensor([9.0]) for n in ("input", "body", "head")})
+    other = {"body": torch.tensor([2.0]), "head": torch.tensor([4.0 if name == "mean" else 5.0])}
+    answers = [
+        LocalUpdate(0, {"head": torch.tensor([1.0])}, 3),
+        LocalUpdate(1, other, 1, copies=2),
+    ]
+    after = merged(aggregation(name), answers, state).params
+    assert list(after) == ["input", "body", "head"]
+    assert after["head"].item() == pytest.approx(head)
+    assert (after["body"].item(), after["input"].item()) == (2.0, 9.0)
+
+
 def test_a_method_may_ask_for_all_answers_at_once():
     def median(state, updates):
         values = torch.stack([update.params["w"] for update in updates])

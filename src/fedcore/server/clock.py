@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from fedcore.server.state import Job
+from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientProfile, Executor, LocalUpdate
 
 
@@ -108,8 +109,10 @@ class VirtualClock:
         self._executor.expect(assignments)
 
     def _seconds(self, job: Job) -> float:
-        work = job.assignment.plan.work(job.profile.num_samples)
-        return job.profile.seconds(work, self._model_bytes)
+        plan = job.assignment.plan
+        share = plan.trained_share
+        sent = self._model_bytes if share == 1 else sent_bytes(job.base, share)
+        return job.profile.seconds(plan.work(job.profile.num_samples), self._model_bytes, sent)
 
     def _train(self, version: int) -> None:
         waiting = [job for job in self.in_flight if job.answer is None]

@@ -37,13 +37,16 @@ def aggregation(name: str) -> Merge:
 
 
 class RunningMean:
-    """Σ_i p_i w_i / Σ_i p_i, one answer at a time: memory for one model, not for the cohort."""
+    """Σ_i p_i w_i / Σ_i p_i, one answer at a time: memory for one model, not for the cohort.
+
+    The sums of a parameter are over those who sent it; what nobody sent stays as it is.
+    """
 
     def __init__(self, weight: Weight, state: ServerState) -> None:
         """Begin with nothing; without answers the model stays as it is."""
         self._weight = weight
         self._state = state
-        self._total = 0.0
+        self._totals = dict.fromkeys(state.params, 0.0)
         # float64, so that the order of the answers cannot show in a float32 result
         exact = torch.float64
         self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
@@ -51,17 +54,17 @@ class RunningMean:
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""
         weight = self._weight(update)
-        self._total += weight
-        for name, value in self._sums.items():
-            value.add_(update.params[name].to(value), alpha=weight)
+        for name, value in update.params.items():
+            self._totals[name] += weight
+            self._sums[name].add_(value.to(self._sums[name]), alpha=weight)
 
     def finish(self) -> ServerState:
         """The state with the mean as its model."""
-        if self._total == 0:
+        now, sent = self._state.params, {n: total for n, total in self._totals.items() if total}
+        if not sent:
             return self._state
-        now = self._state.params
-        mean = {name: (v / self._total).to(now[name].dtype) for name, v in self._sums.items()}
-        return replace(self._state, params=mean)
+        means = {n: (self._sums[n] / total).to(now[n].dtype) for n, total in sent.items()}
+        return replace(self._state, params={**now, **means})
 
 
 Together = Callable[[ServerState, Sequence[LocalUpdate]], ServerState]
