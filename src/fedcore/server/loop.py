@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fedcore.errors import BadOption
-from fedcore.records import ClientRecord
+from fedcore.records import ClientRecord, Waste
 from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
@@ -102,16 +102,20 @@ class Server:
             job, update = arrival
             sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
-            records.append((job.sequence, _record(job, update)))
+            waste = None if sound else Waste.REJECTED
+            records.append((job.sequence, _record(job, update, state.version, waste)))
             if sound:
-                answers += 1
+                answers += update.copies
                 merging.add(update, job.base)
                 if self.sampler.observe is not None:
                     memory = self.sampler.observe(memory, update, self.sizes)
             else:
                 rejected += 1
         seconds = clock.now
-        clock.restart(cancel=action is Action.MERGE_AND_CANCEL)
+        for job, spent in clock.restart(cancel=action is Action.MERGE_AND_CANCEL):
+            known = LocalUpdate(job.assignment.client_id, {}, 0, seconds=spent)
+            record = _record(job, known, state.version, Waste.CANCELLED)
+            records.append((job.sequence, record))
         after = replace(
             merging.finish(), version=state.version + 1, sampler=memory, jobs=clock.in_flight
         )
@@ -143,7 +147,7 @@ class Server:
                 jobs.append(job)
             else:
                 nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
-                sat_out.append((sequence, _record(job, nothing)))
+                sat_out.append((sequence, _record(job, nothing, state.version)))
         self._handed_out += len(cohort)
         self.clock.send(jobs)
         return sat_out
@@ -195,7 +199,9 @@ def is_sound(update: LocalUpdate) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in update.params.values())
 
 
-def _record(job: Job, answer: LocalUpdate) -> ClientRecord:
+def _record(
+    job: Job, answer: LocalUpdate, version: int, wasted: Waste | None = None
+) -> ClientRecord:
     told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
@@ -209,4 +215,6 @@ def _record(job: Job, answer: LocalUpdate) -> ClientRecord:
         gradient_error=answer.gradient_error,
         full_gradient_error=answer.full_gradient_error,
         fell_back=answer.fell_back,
+        wasted=wasted,
+        staleness=version - told.base_version,
     )

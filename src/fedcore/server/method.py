@@ -21,6 +21,7 @@ from fedcore.seeding import stream
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile, Generator, LocalPlan, LocalUpdate, Params
+from fedcore.values import whole_number
 
 Cohort: TypeAlias = Mapping[ClientId, int]  # client -> how often it was drawn
 
@@ -37,7 +38,7 @@ class Action(StrEnum):
 class Situation:
     """What the server sees when it decides."""
 
-    answers: int  # taken into the merge that is under way
+    answers: int  # taken into the merge that is under way; of a client drawn twice there are two
     in_flight: int  # jobs that are out
     alarm: bool  # whether the alarm of ``Pace`` rang since the last merge
 
@@ -45,6 +46,12 @@ class Situation:
 def when_all_answered(seen: Situation) -> Action:
     """The synchronous round: merge when nobody is in flight."""
     return Action.WAIT if seen.in_flight else Action.MERGE
+
+
+def after_answers(count: int, then: Action = Action.MERGE) -> Callable[[Situation], Action]:
+    """Merge whenever so many answers are there."""
+    whole_number("buffer", count, 1)
+    return lambda seen: then if seen.answers >= count else Action.WAIT
 
 
 @dataclass(frozen=True, slots=True)

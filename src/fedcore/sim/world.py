@@ -13,7 +13,7 @@ import torch
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.config import Experiment
+from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.rates import factor_of
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
@@ -91,7 +91,7 @@ def build_world(
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
-    sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
+    sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None else 0
     settings = LoopSettings(
@@ -166,18 +166,24 @@ def training_of(experiment: Experiment) -> TrainingSettings:
     )
 
 
-def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
+def build_strategy(
+    name: str, experiment: Experiment, proxy: str, num_clients: int = 0, model_bytes: int = 0
+) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
     ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` is the size of the fleet, for strategies that have to know, and ``step_size``
-    the function version -> η, for those that divide by it.
+    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
+    function version -> η, for those that divide by it, and ``options`` are all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
+    known = {**vars(experiment), "proxy": own}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
     known["step_size"] = training_of(experiment).learning_rate_at
-    method = experiment.method
+    known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
+    if experiment.server_optimiser != "none":
+        known["around"], name = built, SERVER_OPTIMISERS[experiment.server_optimiser]
+        built = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 
