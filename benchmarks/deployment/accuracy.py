@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedcore.cli.grid import prepare, runs_of
@@ -47,7 +47,7 @@ class Deployed:
 
     def __init__(self, way: str, federation: Federation, experiment: Experiment, world: World):
         self.selection = SelectionTime()
-        self.memory: dict[int, Any] = {}
+        self.memory: dict[int, Tensor] = {}  # of losses, which these ways do not keep
         self.reports: list[Any] = []
         self._fits, self._federation, self._experiment = way == "fit", federation, experiment
         self._deadline, self._profiles = world.deadline, world.server.profiles
