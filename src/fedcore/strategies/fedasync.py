@@ -29,7 +29,7 @@ def build(
     rho: float = 0.005,
     options: Options = NONE,
 ) -> Strategy:
-    """α is ``mixing``, a ``staleness_power`` or ``hinge_slope``, b ``hinge_from``."""
+    """α is ``mixing``, ρ ``rho``, a ``staleness_power`` or ``hinge_slope``, b ``hinge_from``."""
     one_of("constant", "polynomial", "hinge")("staleness", staleness)
 
     def by_age(age: int) -> float:
