@@ -14,7 +14,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, fleet_size, plan_of
+from fedcore.strategies._local import NONE, Options, fleet_size, working_as
 from fedcore.types import ClientId, Params
 from fedcore.values import above_zero
 
@@ -38,4 +38,6 @@ def build(local: str = "fedavg", *, dyn_alpha: float = 0.01, options: Options = 
         params = moved(state.params, moved(mean, common, -1 / dyn_alpha))
         return replace(state, params=params, tensors=common, clients=known)
 
-    return Strategy(plan_of(local, options, dyn_alpha), all_at_once(merge, moves=True), shift=shift)
+    return replace(
+        working_as(local, options, dyn_alpha), merge=all_at_once(merge, moves=True), shift=shift
+    )

@@ -15,7 +15,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, fleet_size, plan_of, refuse
+from fedcore.strategies._local import NONE, Options, fleet_size, refuse, working_as
 from fedcore.types import ClientId, Params
 
 
@@ -49,4 +49,6 @@ def build(
         params = moved(state.params, moves, global_rate * mean_steps)
         return replace(state, params=params, tensors=common, clients=known)
 
-    return Strategy(plan_of(local, options, 0.0), all_at_once(merge, moves=True), shift=shift)
+    return replace(
+        working_as(local, options, 0.0), merge=all_at_once(merge, moves=True), shift=shift
+    )
