@@ -186,7 +186,7 @@ def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahe
         return expect(self, assignments)
 
     monkeypatch.setattr(module, "AHEAD", ahead)
-    monkeypatch.setattr(module, "build_sampler", lambda experiment: Sampler(noted))
+    monkeypatch.setattr(module, "build_sampler", lambda *_: Sampler(noted))
     monkeypatch.setattr(executor, "expect", listened)
     threaded = dataclasses.replace(named, threads=2)
     assert untimed(run(federation, "fedcore", threaded)) == expected
@@ -240,7 +240,7 @@ def held_choices(monkeypatch):
             made.append(len(candidates))
         return build(candidates, *arguments)
 
-    monkeypatch.setattr(module, "build_sampler", lambda experiment: Sampler(apart))
+    monkeypatch.setattr(module, "build_sampler", lambda *_: Sampler(apart))
     monkeypatch.setattr(coresets_module, "build_coreset", held)
     return gate, made
 
@@ -279,7 +279,7 @@ def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
     """Round n draws client n alone, and the strategy has no plan for that of round 3."""
     sizes = {client: len(data) for client, data in federation.dataset.clients.items()}
     in_turn = Sampler(lambda asked: {asked.version + 1: 1})
-    monkeypatch.setattr(module, "build_sampler", lambda experiment: in_turn)
+    monkeypatch.setattr(module, "build_sampler", lambda *_: in_turn)
 
     def plan(client, deadline, epochs):
         if client.num_samples == sizes[3]:
