@@ -106,7 +106,15 @@ class Cluster:
         self._call("openssl", "req", "-x509", "-days", "2", *curve, *ca)
         server = ("-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
         self._call("openssl", "req", *curve, *server, "-addext", san)
-        signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-copy_extensions", "copy")
+        signed = (
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-copy_extensions",
+            "copy",
+        )
         files = ("-in", "server.csr", "-out", "server.crt", "-days", "2")
         self._call("openssl", "x509", "-req", *files, *signed)
         for number in range(len(self.nodes)):
@@ -118,7 +126,7 @@ class Cluster:
 
     def start_superlink(self, *more: str) -> None:
         """Start the server process; a second start after a kill takes the same port."""
-        security = ("--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt")
+        security = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt"]
         security += ("--ssl-keyfile", "server.key", "--enable-supernode-auth")
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
         command += [*(security if self.secure else ("--insecure",)), *more]
@@ -139,7 +147,7 @@ class Cluster:
 
     def start_node(self, number: int) -> None:
         """Start a SuperNode; its client processes are children of it."""
-        security = ("--root-certificates", "ca.crt")
+        security = ["--root-certificates", "ca.crt"]
         security += ("--auth-supernode-private-key", f"node{number}.key")
         command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
         command += ["--port", str(free_port()), "--node-config", self.nodes[number]]
@@ -208,9 +216,7 @@ class Cluster:
     def flwr(self, *arguments: str) -> Any:
         """What a command of Flower's says, as JSON."""
         command = [SCRIPTS / "flwr", *arguments, "--format", "json"]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.own_environment, capture_output=True, timeout=60
-        )
+        done = self._ask(command)
         try:
             answer = json.loads(done.stdout)
         except ValueError:
@@ -218,6 +224,17 @@ class Cluster:
         if not answer.get("success", True):
             raise RuntimeError(str(answer))
         return answer
+
+    def _ask(self, command: Sequence[object]) -> subprocess.CompletedProcess[bytes]:
+        own = self.own_environment
+        return subprocess.run(
+            [str(part) for part in command],
+            check=False,
+            cwd=self.folder,
+            env=own,
+            capture_output=True,
+            timeout=60,
+        )
 
     def run(self, app: Path, **config: str | float) -> int:
         """Start a run of an app; gives its id."""
@@ -233,7 +250,5 @@ class Cluster:
     def output(self, run: int) -> str:
         """What a run's ServerApp printed so far."""
         command = [SCRIPTS / "flwr", "log", str(run), NAME, "--show"]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.own_environment, capture_output=True, timeout=60
-        )
+        done = self._ask(command)
         return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout.decode())

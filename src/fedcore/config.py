@@ -50,6 +50,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+# Server optimisers, and what each is called where it is around FedAvg.
+SERVER_OPTIMISERS = {"none": "fedavg", "momentum": "fedavgm"}
+SERVER_OPTIMISERS |= {name: f"fed{name}" for name in ("adam", "yogi", "adagrad")}
+
 MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
 
 
@@ -163,6 +167,9 @@ class Experiment:
 
     aggregation: str = _method(
         "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
+    )
+    server_optimiser: str = _method(
+        "none", "Optimiser on the server, around every strategy.", one_of(*SERVER_OPTIMISERS)
     )
     fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")

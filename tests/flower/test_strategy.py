@@ -362,7 +362,7 @@ def test_a_line_a_round_says_who_was_on_time_and_why_the_deadline(caplog):
 
 FEDBUFF = """
 from dataclasses import replace
-from examples.fedbuff_strategy import build as fedbuff
+from fedcore.strategies.fedbuff import build as fedbuff
 
 def build(*, buffer=2, busy=3):
     built = fedbuff(buffer=buffer)

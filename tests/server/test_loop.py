@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedcore.errors import BadOption
+from fedcore.records import Waste
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Server, checked, is_sound
 from fedcore.server.merge import aggregation, all_at_once
@@ -97,6 +98,7 @@ def test_one_broken_answer_does_not_break_the_model():
     outcome, _ = first(fedavg.build(), {0: 1.0, 1: float("nan")})
     assert outcome.state.params["w"].item() == 1.0
     assert outcome.rejected == 1
+    assert [client.wasted for client in outcome.clients] == [None, Waste.REJECTED]
 
 
 def test_everybody_broken_keeps_the_model():
@@ -260,6 +262,24 @@ def test_an_alarm_can_end_the_wait_and_cancel_the_late():
     assert [merged.seconds for merged in rounds] == [150.0, 150.0]
     assert [merged.state.params["w"].item() for merged in rounds] == [1.0, 2.0]
     assert rounds[-1].state.jobs == ()
+    done, late = rounds[0].clients
+    assert (done.wasted, done.seconds) == (None, 100.0)
+    assert (late.wasted, late.seconds) == (Waste.CANCELLED, 150.0)  # of 200
+
+
+def test_a_cancelled_job_that_began_before_the_last_merge_has_spent_all_its_time():
+    """Client 0 answers at 100 and 200, a merge each; the second cancels client 1, begun at 0."""
+    turns = iter([Action.WAIT, Action.MERGE, Action.WAIT, Action.MERGE_AND_CANCEL])
+    strategy = Strategy(fedavg.build().plan, aggregation("mean"), Pace(lambda seen: next(turns)))
+    profiles = {0: FAST, 1: ClientProfile(10, 0.25)}
+    server = serve(
+        strategy, Echo({0: 1.0, 1: 1.0}), sampler=Sampler(in_turn), profiles=profiles,
+        concurrency=2, merges=2,
+    )  # fmt: skip
+    first_merge, second = server.run(START)
+    assert [client.client_id for client in first_merge.clients] == [0]
+    late = next(client for client in second.clients if client.client_id == 1)
+    assert (late.seconds, late.wasted, late.staleness) == (200.0, Waste.CANCELLED, 1)
 
 
 def test_what_is_in_flight_survives_being_written_down():

@@ -33,7 +33,6 @@ class Notes:
     metrics: list[RecordDict] = field(default_factory=list)
     failed: list[tuple[ClientId, str]] = field(default_factory=list)  # with the reason
     refused: int = 0
-    late: list[tuple[Job, float]] = field(default_factory=list)  # with the seconds it had
 
 
 class GridClock:
@@ -109,15 +108,17 @@ class GridClock:
                 self._post.sleep(min(POLL, left))
         return self._ready.popleft()
 
-    def restart(self, *, cancel: bool = False) -> None:
+    def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins again; whoever is cancelled still owes an answer."""
-        for letter in self._post.out.values() if cancel else ():
-            if letter.wanted and letter.job:
-                letter.wanted = False
-                self.notes.late.append((letter.job, self.now))
+        late = []
         if cancel:
             self._ready.clear()
+            for letter in self._post.out.values():
+                if letter.wanted and letter.job:
+                    letter.wanted = False
+                    late.append((letter.job, self.now))
         self._began, self.now, self._stands = self._post.monotonic(), 0.0, not len(self)
+        return late
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Nodes prepare nothing."""

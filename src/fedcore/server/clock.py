@@ -35,8 +35,8 @@ class Clock(Protocol):
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
         """The next answer and its job, or None where the ``alarm`` rings before it."""
 
-    def restart(self, *, cancel: bool = False) -> None:
-        """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
+    def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
+        """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later; it changes the time, never an answer."""
@@ -97,12 +97,15 @@ class VirtualClock:
         seconds = self._seconds(job) if update.seconds is None else update.seconds
         return job, replace(update, copies=job.copies, base_version=version, seconds=seconds)
 
-    def restart(self, *, cancel: bool = False) -> None:
+    def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
+        dropped = sorted(self._queue, key=lambda entry: entry[1]) if cancel else []
+        spent = [(job, self.now - (at - self._seconds(job))) for at, _, job in dropped]
         left = [] if cancel else [replace(j, arrives=at - self.now) for at, _, j in self._queue]
         answers = {} if cancel else self._answers
         self.now, self._queue, self._answers = 0.0, [], answers
         self.send(left)
+        return spent
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""

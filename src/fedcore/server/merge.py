@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from fedcore.errors import BadOption
 from fedcore.server.method import Merge
@@ -67,22 +69,41 @@ class RunningMean:
         return replace(self._state, params={**now, **means})
 
 
-Together = Callable[[ServerState, Sequence[LocalUpdate]], ServerState]
+Updates: TypeAlias = Sequence[LocalUpdate]
+Together = Callable[[ServerState, Updates], ServerState]
 
 
-def all_at_once(function: Together) -> Merge:
-    """A merge for methods that need all answers together, such as a median."""
-    return partial(_AllAtOnce, function)
+def all_at_once(function: Together, *, moves: bool = False) -> Merge:
+    """A merge for methods that need all answers together; ``moves``: w_i - w^v in place of w_i."""
+    return partial(_AllAtOnce, function, moves)
+
+
+def summed(updates: Updates, weights: Sequence[float]) -> dict[str, Tensor]:
+    """Σ_i u_i w_i over the parameters of answers, computed in float64."""
+    pairs = [(u.params, weight) for u, weight in zip(updates, weights, strict=True)]
+    total = {n: sum(weight * w[n].double() for w, weight in pairs) for n in updates[0].params}
+    return {n: torch.as_tensor(total[n]).to(v.dtype) for n, v in updates[0].params.items()}
+
+
+def moved(params: Params, moves: Params, step: float = 1.0) -> Params:
+    """w + step · moves, computed in float64; {} is zero."""
+    if not moves:
+        return params
+    now = params or {name: torch.zeros_like(value) for name, value in moves.items()}
+    return {n: (v.double() + step * moves[n].double()).to(v.dtype) for n, v in now.items()}
 
 
 @dataclass(slots=True)
 class _AllAtOnce:
     function: Together
+    moves: bool
     state: ServerState
     updates: list[LocalUpdate] = field(default_factory=list, init=False)
 
     def add(self, update: LocalUpdate, base: Params) -> None:
-        self.updates.append(update)
+        sent = {**base, **update.params}  # who trains a part leaves the rest where it was
+        sent = dict(moved(sent, base, -1.0)) if self.moves else sent
+        self.updates.append(replace(update, params=sent))
 
     def finish(self) -> ServerState:
         return self.function(self.state, self.updates) if self.updates else self.state

@@ -6,14 +6,14 @@ import copy
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.config import Experiment
+from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.rates import factor_of
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
@@ -44,7 +44,7 @@ class Simulated:
         self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
         """Bind who trains, and what to do beside it; all else is handed on."""
-        self.selection = executor.selection
+        self.selection, self.memory = executor.selection, executor.memory
         self.expect = executor.expect
         self.close = executor.close
         self._run = executor.run
@@ -80,6 +80,8 @@ def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
+    if strategy.in_parts:
+        federation.task.check_layers()
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
     training, threads = training_of(experiment), experiment.threads
@@ -89,7 +91,7 @@ def build_world(
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
-    sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
+    sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None else 0
     settings = LoopSettings(
@@ -99,7 +101,7 @@ def build_world(
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     return World(
-        Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
+        Server(strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings),
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads),
         federation.initial,
@@ -120,10 +122,12 @@ def simulate_rounds(
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
+        world.executor.memory.update(state.on_clients)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            yield _record(world, merged, began, before), merged.state
+            memory = dict(world.executor.memory)
+            yield _record(world, merged, began, before), replace(merged.state, on_clients=memory)
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
@@ -162,23 +166,30 @@ def training_of(experiment: Experiment) -> TrainingSettings:
     )
 
 
-def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
+def build_strategy(
+    name: str, experiment: Experiment, proxy: str, num_clients: int = 0, model_bytes: int = 0
+) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
     ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` is the size of the fleet, for strategies that have to know, and ``step_size``
-    the function version -> η, for those that divide by it.
+    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
+    function version -> η, for those that divide by it, and ``options`` are all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
+    known = {**vars(experiment), "proxy": own}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
     known["step_size"] = training_of(experiment).learning_rate_at
-    method = experiment.method
+    known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
+    if experiment.server_optimiser != "none":
+        known["around"], name = built, SERVER_OPTIMISERS[experiment.server_optimiser]
+        built = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 
-def build_sampler(experiment: Experiment) -> Sampler:
-    """Build the sampler that an experiment names."""
-    name, known, method = experiment.selection, vars(experiment), experiment.method
+def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
+    """Build the sampler that an experiment names, for a model of so many bytes."""
+    name, method = experiment.selection, experiment.method
+    known = {**vars(experiment), "model_bytes": model_bytes}
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built
