@@ -51,7 +51,8 @@ SMALL = Experiment(
 
 def final(federation, strategy, executor, **options):
     experiment = dataclasses.replace(SMALL, executor=executor, **options)
-    method = build_strategy(strategy, experiment, federation.proxy)
+    there = len(federation.dataset.clients)
+    method = build_strategy(strategy, experiment, federation.proxy, there)
     run = RunKey("test", strategy, 40.0, 0)
     *_, (record, state) = simulate_rounds(build_world(federation, experiment, run, method))
     return record, {name: value.cpu() for name, value in state.params.items()}

@@ -80,6 +80,20 @@ def test_a_run_goes_on_from_any_round_as_if_it_had_never_stopped(federation):
     assert untimed(run(federation, "fedcore", start=to_snapshot(whole[-1][1]))) == []
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("schedule", ["step", "cosine", "inverse-time"])
+def test_optimisers_and_schedules_leave_nothing_to_remember_between_rounds(
+    federation, optimiser, schedule
+):
+    how = {"momentum": 0.9} if optimiser == "sgd" else {"optimiser": "adam"}
+    experiment = dataclasses.replace(SMALL, schedule=schedule, schedule_every=1, **how)
+    whole = run(federation, "fedcore", experiment)
+    rest = run(federation, "fedcore", experiment, start=to_snapshot(whole[1][1]))
+    assert untimed(rest) == untimed(whole)[2:]
+    assert untimed(run(federation, "fedcore", experiment)) == untimed(whole)
+    assert untimed(whole) != untimed(run(federation, "fedcore"))
+
+
 def test_without_test_data_there_is_no_test_accuracy(build_client):
     dataset = FederatedDataset({0: build_client(20), 1: build_client(9)}, None, 2)
     result = run(federation_from_model(dataset, "logistic", 0), "fedavg")

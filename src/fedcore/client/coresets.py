@@ -157,7 +157,7 @@ class Coresets:
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
             return partial(self._by_inputs, assignment, spec, path)
         # A new one every round, because gradients change.
-        return partial(_build, assignment, spec, candidates, path)
+        return partial(build_samples, assignment, spec, candidates, path)
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
         """A random draw, another one in every round; or what distances between inputs say.
@@ -171,8 +171,8 @@ class Coresets:
             return kept
         candidates = _candidates(self._clients[client], spec, None)
         if spec.proxy == NONE:
-            return _build(assignment, spec, candidates, path)
-        samples = _build(assignment, spec, candidates, ("coreset", client))
+            return build_samples(assignment, spec, candidates, path)
+        samples = build_samples(assignment, spec, candidates, ("coreset", client))
         with self._lock:
             self._kept[client, spec] = samples
             self._kept_samples += len(samples.indices)
@@ -205,11 +205,12 @@ class Coresets:
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
     """Whether a coreset can be had without a pass of the model over the samples."""
-    return spec.proxy in DRAWN or (spec.proxy == STATIC and not _needs_losses(spec.selector))
+    return spec.proxy in DRAWN or (spec.proxy == STATIC and not needs_losses(spec.selector))
 
 
 @functools.cache  # a file of a user's own is not read anew for every phase of every client
-def _needs_losses(selector: str) -> bool:
+def needs_losses(selector: str) -> bool:
+    """Whether a selector goes by losses."""
     return bool(getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False))
 
 
@@ -227,9 +228,10 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
     return Candidates(space, labels=data.labels.cpu(), losses=losses)
 
 
-def _build(
+def build_samples(
     assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: Path
 ) -> Samples:
+    """Choose as ``spec`` says, from the random stream of that ``path``."""
     generator = stream(assignment.seed, *path)
     coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
     return Samples(

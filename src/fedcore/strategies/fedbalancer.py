@@ -30,20 +30,11 @@ import torch
 from fedcore.coreset.build import Options
 from fedcore.coreset.proxies import REMEMBERED
 from fedcore.deadline import coreset_budget
-from fedcore.server.merge import RunningMean
+from fedcore.server.merge import RunningMean, Updates, all_at_once
 from fedcore.server.method import Plans, Profiles, Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies import random_subset
-from fedcore.types import (
-    SIT_OUT,
-    ClientProfile,
-    CoresetSpec,
-    LocalPlan,
-    LocalUpdate,
-    Params,
-    Path,
-    Phase,
-)
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase
 from fedcore.values import at_least
 
 
@@ -54,12 +45,11 @@ def build(
     at_least(0, 1)("easy", easy)
 
     def by_cohort(state: ServerState, cohort: Profiles) -> Plans:
-        threshold = float(state.tensors.get("threshold", 0.0))
+        own = (("threshold", float(state.tensors.get("threshold", 0.0))), ("easy", easy))
         met = set(state.tensors.get("met", torch.empty(0)).tolist())
-        own = (("threshold", threshold), ("easy", easy))
         return {one: partial(_plan, own, 0.0 if one in met else forward_price) for one in cohort}
 
-    merge = partial(_Balancing, ratio_step, window)
+    merge = all_at_once(partial(_merged, ratio_step, window))
     return Strategy(random_subset.build().plan, merge, by_cohort=by_cohort)
 
 
@@ -74,33 +64,23 @@ def _plan(
     return LocalPlan((Phase(times, spec),), path) if budget else SIT_OUT
 
 
-class _Balancing(RunningMean):
+def _merged(step: float, window: int, state: ServerState, updates: Updates) -> ServerState:
     """The mean by samples chosen, and θ and r for the next round."""
-
-    def __init__(self, step: float, window: int, state: ServerState) -> None:
-        super().__init__(lambda one: one.copies * (one.coreset_size or one.num_samples), state)
-        self._step, self._window = step, window
-        self._met: set[int] = set(state.tensors.get("met", torch.empty(0)).tolist())
-        self._told: list[tuple[float, float, float, int]] = []
-
-    def add(self, update: LocalUpdate, base: Params) -> None:
-        super().add(update, base)
-        self._met.add(update.client_id)
-        if update.payload:
-            least, percentile = (float(update.payload[n]) for n in ("least", "percentile"))
-            self._told.append((least, percentile, update.loss_sum, update.loss_count))
-
-    def finish(self) -> ServerState:
-        after, window = super().finish(), self._window
-        if not self._told:
-            return after
-        least, percentiles, sums, counts = zip(*self._told, strict=True)
-        losses = [*after.tensors.get("losses", torch.empty(0)).tolist(), sum(sums) / sum(counts)]
-        ratio = float(after.tensors.get("ratio", 0.0))
-        if len(losses) % window == 0 and len(losses) >= 2 * window:
-            fell = sum(losses[-2 * window : -window]) > sum(losses[-window:])
-            ratio = min(1.0, max(0.0, ratio + (self._step if fell else -self._step)))
-        low, high = min(least), sum(percentiles) / len(percentiles)
-        own = {"losses": losses, "ratio": ratio, "threshold": low + ratio * (high - low)}
-        now = {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
-        return replace(after, tensors={**now, "met": torch.tensor(sorted(self._met))})
+    mean = RunningMean(lambda one: one.copies * (one.coreset_size or one.num_samples), state)
+    for one in updates:
+        mean.add(one, state.params)
+    told = [one.payload for one in updates if one.payload]
+    if not told:
+        return mean.finish()
+    loss = sum(one.loss_sum for one in updates) / max(1, sum(one.loss_count for one in updates))
+    losses = [*state.tensors.get("losses", torch.empty(0)).tolist(), loss]
+    ratio = float(state.tensors.get("ratio", 0.0))
+    if len(losses) % window == 0 and len(losses) >= 2 * window:
+        fell = sum(losses[-2 * window : -window]) > sum(losses[-window:])
+        ratio = min(1.0, max(0.0, ratio + (step if fell else -step)))
+    low = min(float(one["least"]) for one in told)
+    high = sum(float(one["percentile"]) for one in told) / len(told)
+    own = {"losses": losses, "ratio": ratio, "threshold": low + ratio * (high - low)}
+    now = {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
+    met = {*state.tensors.get("met", torch.empty(0)).tolist(), *(one.client_id for one in updates)}
+    return replace(mean.finish(), tensors={**now, "met": torch.tensor(sorted(met))})
