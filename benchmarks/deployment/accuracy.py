@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedcore.cli.grid import prepare, runs_of
@@ -46,8 +46,7 @@ class Deployed:
     """An executor whose clients are Flower handlers, each on a clock of its own."""
 
     def __init__(self, way: str, federation: Federation, experiment: Experiment, world: World):
-        self.selection = SelectionTime()
-        self.memory: dict[int, Tensor] = {}  # of losses, which these ways do not keep
+        self.selection, self.memory = SelectionTime(), dict[int, torch.Tensor]()
         self.reports: list[Any] = []
         self._fits, self._federation, self._experiment = way == "fit", federation, experiment
         self._deadline, self._profiles = world.deadline, world.server.profiles
