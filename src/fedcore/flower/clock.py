@@ -16,7 +16,7 @@ from fedcore.flower import answers
 from fedcore.flower.fleet import Fleet
 from fedcore.flower.options import Options
 from fedcore.flower.post import Letter, Post
-from fedcore.flower.wire import ORDER, SHIFT, BadMessage, Order, Report, order_text
+from fedcore.flower.wire import ORDER, SHIFT, BadMessage, Order, Report, order_text, read_order
 from fedcore.server.state import Job
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate
 
@@ -162,6 +162,7 @@ class GridClock:
         content = RecordDict({arrays: self._model[1]})
         content[config] = own = self._order.config_records[config].copy()
         own["server-round"], own[ORDER] = told.base_version + 1, order_text(order)
+        read_order(own[ORDER])  # a plan that no node takes is refused here, not by all of them
         if told.shift is not None:
             content[SHIFT] = answers.to_record(told.shift)
         node = self.fleet.online[told.client_id]
@@ -194,7 +195,7 @@ class GridClock:
         )
         self.fleet.learn(letter.client, report, examples, letter.trip, letter.timely)
         if not letter.wanted:
-            return f"{letter.trip:.1f} s, which is too late"
+            return f"answered {letter.trip - (letter.expires - letter.sent) / TTL:.1f} s late"
         if not report.steps:
             return "it had no time to train"
         params, norm = answers.read_model(content, job.base, self.fleet.longest())

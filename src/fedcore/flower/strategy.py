@@ -103,6 +103,7 @@ class FedCore(FedAvg):
         folder, before = None if options.checkpoint is None else Path(options.checkpoint), None
         if folder is not None:
             state, before = checkpoint.latest(folder, run, state, fleet)
+            log(INFO, "going on after round %d, by %r", state.version, str(folder))
         cohorts = Cohorts(clock, post, options, self)
         dashboard = Dashboard(options, run, num_rounds, state.version)
         pace = Pace(cohorts.decide, alarm=1.0) if method.pace.synchronous else method.pace
