@@ -26,6 +26,7 @@ from fedcore.types import CoresetSpec, Phase
 log = logging.getLogger(__name__)
 SAFE = 0.98
 LEAST_SELECTION, SELECTION_MARGIN = 1.5, 1.2  # seconds; times the last one's
+ENOUGH_STEPS = 6
 STATE = "fedcore"  # what a node remembers from order to order
 
 
@@ -78,16 +79,23 @@ class Turn:
         self.said = replace(self.said, **news)  # type: ignore[arg-type]
 
     def go_on(self) -> bool:
-        """Whether another step can be taken: none is expected to outlast the longest so far."""
+        """Whether another step can be taken: none is expected to outlast the longest so far.
+
+        The first, in which libraries and devices wake up, counts until there are others to go by.
+        """
         self._ended = self.clock.steady()
-        on = self._ended + self._longest <= self._end
+        first = self._first[1] if self.said.steps < ENOUGH_STEPS else 0.0
+        on = self._ended + max(first, self._longest) <= self._end
         self.say(cut_short=int(not on))
         return on
 
     def stepped(self, samples: int, seconds: float) -> None:
         """Note a step."""
-        self._first = self._first if self.said.steps else (samples, seconds)
-        self._longest, self._ended = max(self._longest, seconds), self.clock.steady()
+        if self.said.steps:
+            self._longest = max(self._longest, seconds)
+        else:
+            self._first = samples, seconds
+        self._ended = self.clock.steady()
         work, trained = self.said.work + samples, self.said.training_seconds + seconds
         self.say(steps=self.said.steps + 1, work=work, training_seconds=trained)
 
