@@ -188,6 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--clients-per-round", type=int, default=10)
+    parser.add_argument("--evaluate-samples", type=int, default=2000)
     parser.add_argument("--out", type=Path)
     told = vars(parser.parse_args())
     seeds, out, data = range(told.pop("seeds")), told.pop("out"), told.pop("data")

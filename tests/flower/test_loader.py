@@ -381,6 +381,20 @@ def test_what_comes_after_training_is_left_time_for_in_the_next_order():
     assert second.report()["coreset-size"] == int((98 - 8 - 50 - 1.5) * SPEED / 3)
 
 
+def test_what_was_ended_by_the_alarm_is_left_more_time_for_every_time():
+    """An evaluation after training that never ended: 1 second, then 2, then 4."""
+    device, ends = Device(coreset_plan(7)), []
+    for _ in range(4):
+        device.time.now = 0.0
+        device.train(device.batches())  # and no report
+        ends.append(device.context.state.config_records["fedcore"]["after"])
+    assert ends == [1.0, 2.0, 4.0, 8.0]
+    device.time.now = 0.0
+    last = device.batches()
+    device.train(last)
+    assert last.report()["coreset-size"] == int((98 - 8 - 50 - 1.5) * SPEED / 3)
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         yield from range(3)

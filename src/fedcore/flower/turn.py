@@ -26,7 +26,7 @@ from fedcore.types import CoresetSpec, Phase
 log = logging.getLogger(__name__)
 SAFE = 0.98
 LEAST_SELECTION, SELECTION_MARGIN = 1.5, 1.2  # seconds; times the last one's
-ENOUGH_STEPS = 6
+ENOUGH_STEPS, LEAST_AFTER = 6, 1.0
 STATE = "fedcore"  # what a node remembers from order to order
 
 
@@ -68,8 +68,8 @@ class Turn:
         version = self.order.assignment.base_version
         self.said = Report(self.order.ticket, version, 0, 0, 0.0, age, 0.0)
         kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})
-        self.selection, after = (float(kept.get(name, 0.0)) for name in ("selection", "after"))
-        self._end = self._began + SAFE * seconds_for(self.order, age) - after
+        self.selection, self._after = (float(kept.get(k, 0.0)) for k in ("selection", "after"))
+        self._end = self._began + SAFE * seconds_for(self.order, age) - self._after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
         self._longest, self._ended = 0.0, math.inf
         self.examples = 0  # that this node holds
@@ -145,14 +145,21 @@ class Turn:
         total = left * work / seconds if seconds > 0 else math.copysign(2**53, left)
         return max(0, math.floor(total / epochs))
 
+    def over(self) -> None:
+        """Training is over. Should the alarm ring before the report, the next turn ends earlier."""
+        self._remember(max(LEAST_AFTER, 2 * self._after))
+
+    def _remember(self, after: float) -> None:
+        kept = {"selection": self.selection, "after": after}
+        self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
+
     def report(self) -> dict[str, int | float]:
         """Numbers of a MetricRecord: what the server learns from; no sample, label or index.
 
         What passed since the last step, an evaluation say, is left time for in the next turn.
         """
         now = self.clock.steady()
-        kept = {"selection": self.selection, "after": max(0.0, now - self._ended)}
-        self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
+        self._remember(max(0.0, now - self._ended))
         self.say(handler_seconds=now - self._began)
         return report_metrics(self.said, self.examples)
 
