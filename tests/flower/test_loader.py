@@ -1,9 +1,7 @@
 """``on_time``: what a user's own loop is handed, in which proportions, and for how long."""
 
 import logging
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import FakeTime, context, coreset_plan, message, order_for
+from tests.flower.client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.errors import BadOption
 from fedcore.flower import loader, on_time

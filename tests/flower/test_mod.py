@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import context, coreset_plan, message, order_for
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from tests.flower.client_side import context, coreset_plan, message, order_for
 
 from fedcore.flower import deadline_mod, mod
 from fedcore.flower.wire import Report, read_report, report_metrics
@@ -125,9 +124,7 @@ def test_who_comes_too_late_has_time_to_say_so(exits):
 def test_a_handler_that_hears_no_alarm_ends_with_its_process():
     """A loop that swallows everything, as foreign code that never comes back would."""
     code = """
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        from test_mod import context, deadline_mod, fresh, mod
+        from tests.flower.test_mod import context, deadline_mod, fresh, mod
         mod.EXIT = (0.1, 1.5)
 
         def hangs(msg, context):
@@ -140,7 +137,8 @@ def test_a_handler_that_hears_no_alarm_ends_with_its_process():
         deadline_mod(fresh(deadline=0.2), context(), hangs)
     """
     found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent)],
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=60,

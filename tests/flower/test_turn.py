@@ -1,14 +1,10 @@
 """Seconds that are left, whatever the clocks say, and what the server hears of them."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import FakeTime, context, coreset_plan, message, order_for
+from tests.flower.client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.flower.turn import Turn, order_of, seconds_for
 from fedcore.flower.wire import BadMessage, read_report
