@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedcore.config import Experiment, read_toml, resolve
 from fedcore.history import summary
-from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
 from fedcore.report import output
 from fedcore.report.records import to_lines, to_row
 from fedcore.sources.benchmark import find
@@ -20,11 +20,13 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 def test_every_field_is_described():
     run = RunKey("b", "fedcore", 30.0, 0)
-    client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, fell_back=True)
+    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1}
+    client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, **rare)
     record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01)
     row = json.loads(to_lines([to_row(run, record)])[0])
     content = summary({run: [record]}, {})
-    written = {*row, *row["clients"][0], *content, *content["results"][0], *map(str, WorkPath)}
+    written = {*row, *row["clients"][0], *content, *content["results"][0]}
+    written |= {*map(str, WorkPath), *map(str, Waste)}
     assert written <= NAMED
 
 

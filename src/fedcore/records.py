@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from torch import Tensor
 
 from fedcore.types import ClientId, Path
+
+
+class Waste(StrEnum):
+    """Why nothing came of a client's work."""
+
+    CANCELLED = "cancelled"  # the server merged without it, and told it to stop
+    REJECTED = "rejected"  # its answer held NaN or infinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +26,15 @@ class ClientRecord:
     client_id: ClientId
     path: Path
     copies: int
-    work: int  # samples processed
-    seconds: float
+    work: int  # samples that it was asked to process
+    seconds: float  # that it took, or had spent when it was told to stop
     coreset_budget: int | None
     coreset_size: int | None = None
     gradient_error: float | None = None
     full_gradient_error: float | None = None
     fell_back: bool = False
+    wasted: Waste | None = None
+    staleness: int = 0  # merges between its start and the one that took its answer in
 
 
 @dataclass(frozen=True, slots=True)

@@ -397,6 +397,7 @@ def test_an_option_that_does_not_exist_is_one_sentence():
         coreset_for(nn.Linear(3, 2), data, 2, sed=1)
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize:UserWarning")
 def test_quantised_gradients_are_refused():
     quantised = torch.quantize_per_tensor(torch.zeros(6, 3), 0.1, 0, torch.qint8)
     with pytest.raises(BadData, match=r"gradients must not be quantised, got torch\.qint8"):

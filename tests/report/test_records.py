@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from fedcore.errors import BadRecord
-from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
 from fedcore.report.records import from_row, read_runs, to_lines, to_row
 from fedcore.types import Path
 
@@ -45,6 +45,20 @@ def test_a_plain_draw_in_place_of_a_choice_is_counted_and_marked():
     row = to_row(KEY, a_record())
     assert row["fell_back"] == 1
     assert [client.get("fell_back") for client in row["clients"]] == [True, None]
+
+
+def test_wasted_work_and_staleness_are_marked_and_lines_without_them_are_read():
+    plain = a_record()
+    first, second = plain.clients
+    late = dataclasses.replace(first, wasted=Waste.CANCELLED, staleness=3)
+    row = to_row(KEY, dataclasses.replace(plain, clients=(late, second)))
+    assert (row["clients"][0]["wasted"], row["clients"][0]["staleness"]) == ("cancelled", 3)
+    assert not {"wasted", "staleness"} & set(row["clients"][1])
+    read = from_row(row)[1].clients
+    assert [(c.wasted, c.staleness) for c in read] == [(Waste.CANCELLED, 3), (None, 0)]
+    row["clients"][0]["wasted"] = "lost"
+    with pytest.raises(ValueError, match="lost"):
+        from_row(row)
 
 
 def test_a_diverged_loss_is_null_because_json_has_no_nan():

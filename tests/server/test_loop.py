@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedcore.errors import BadOption
+from fedcore.records import Waste
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Server, checked, is_sound
 from fedcore.server.merge import aggregation, all_at_once
@@ -97,6 +98,7 @@ def test_one_broken_answer_does_not_break_the_model():
     outcome, _ = first(fedavg.build(), {0: 1.0, 1: float("nan")})
     assert outcome.state.params["w"].item() == 1.0
     assert outcome.rejected == 1
+    assert [client.wasted for client in outcome.clients] == [None, Waste.REJECTED]
 
 
 def test_everybody_broken_keeps_the_model():
@@ -137,6 +139,35 @@ def test_links_are_part_of_the_time_and_plans_leave_room_for_them():
     )
     assert outcome.clients[0].path is Path.SAT_OUT
     assert outcome.clients[0].seconds == 0.0
+
+
+def test_who_trains_part_of_a_model_is_charged_for_it_and_sends_no_more():
+    """Of 10 + 190 + 50 numbers, 4 bytes each, a share of 0.3 holds the last 50 alone."""
+    start = ServerState(
+        {
+            "0.w": torch.zeros(10),
+            "1.w": torch.zeros(190),
+            "2.w": torch.zeros(40),
+            "2.b": torch.zeros(10),
+        }
+    )
+
+    class Part(Echo):
+        def run(self, params, assignments):
+            return [
+                LocalUpdate(a.client_id, {n: params[n] + 1 for n in ("2.w", "2.b")}, 10)
+                for a in assignments
+            ]
+
+    plan = LocalPlan((Phase(10),), Path.PARTIAL, trained_share=0.3)
+    strategy = replace(fedavg.build(), plan=lambda client, time, epochs: plan)
+    linked = ClientProfile(11, 1.0, download=100, upload=50)
+    served = serve(strategy, Part({}), profiles={0: linked, 1: FAST}, bytes_=1000)
+    outcome = next(served.run(start))
+    # 33 of 110 samples; 10 seconds for 1,000 bytes in, 4 for 200 out
+    assert [(c.work, c.seconds) for c in outcome.clients] == [(33, 33.0 + 10 + 4), (30, 30.0)]
+    after = outcome.state.params
+    assert [float(after[n].mean()) for n in start.params] == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_what_later_rounds_will_ask_is_announced_before_and_drawn_once():
@@ -231,6 +262,24 @@ def test_an_alarm_can_end_the_wait_and_cancel_the_late():
     assert [merged.seconds for merged in rounds] == [150.0, 150.0]
     assert [merged.state.params["w"].item() for merged in rounds] == [1.0, 2.0]
     assert rounds[-1].state.jobs == ()
+    done, late = rounds[0].clients
+    assert (done.wasted, done.seconds) == (None, 100.0)
+    assert (late.wasted, late.seconds) == (Waste.CANCELLED, 150.0)  # of 200
+
+
+def test_a_cancelled_job_that_began_before_the_last_merge_has_spent_all_its_time():
+    """Client 0 answers at 100 and 200, a merge each; the second cancels client 1, begun at 0."""
+    turns = iter([Action.WAIT, Action.MERGE, Action.WAIT, Action.MERGE_AND_CANCEL])
+    strategy = Strategy(fedavg.build().plan, aggregation("mean"), Pace(lambda seen: next(turns)))
+    profiles = {0: FAST, 1: ClientProfile(10, 0.25)}
+    server = serve(
+        strategy, Echo({0: 1.0, 1: 1.0}), sampler=Sampler(in_turn), profiles=profiles,
+        concurrency=2, merges=2,
+    )  # fmt: skip
+    first_merge, second = server.run(START)
+    assert [client.client_id for client in first_merge.clients] == [0]
+    late = next(client for client in second.clients if client.client_id == 1)
+    assert (late.seconds, late.wasted, late.staleness) == (200.0, Waste.CANCELLED, 1)
 
 
 def test_what_is_in_flight_survives_being_written_down():
@@ -298,6 +347,8 @@ def test_what_a_strategy_remembers_goes_through_the_state():
         (LocalPlan((Phase(0),), Path.FULL), "1 epoch or more, got 0"),
         (LocalPlan((Phase(-2),), Path.FULL), "1 epoch or more, got -2"),
         (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Path.FULL), "1 sample or more"),
+        (LocalPlan((Phase(1),), Path.FULL, trained_share=0.0), "above 0 and at most 1, got 0.0"),
+        (LocalPlan((Phase(1),), Path.FULL, trained_share=1.5), "above 0 and at most 1, got 1.5"),
     ],
 )
 def test_a_plan_that_cannot_be_followed_is_refused(plan, sentence):

@@ -56,6 +56,7 @@ def test_on_round_must_be_callable():
         fedcore.simulate([(X, Y)] * 3, nn.Linear(5, 3), on_round=3, **QUICK)
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize:UserWarning")
 def test_quantised_inputs_are_refused():
     quantised = torch.quantize_per_tensor(torch.from_numpy(X), 0.1, 0, torch.qint8)
     with pytest.raises(BadData, match="inputs of client 0 must not be quantised"):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.types import Generator, Weighting
+from fedcore.types import Generator, Params, Phase, Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,9 @@ class Samples:
     weighting: Weighting = Weighting.SCALED
     gradient_error: float | None = None  # of the coreset these are, in proxy space
     fell_back: bool = False  # whether a plain draw took the place of its selector's choice
+    total: float | None = None  # m, where the weights sum to it in the mean over draws alone
+    epochs: int | None = None  # on these, in place of those of the phase
+    told: Params | None = None  # what the server is told of the choice
 
     @classmethod
     def everything(cls, num_samples: int) -> Samples:
@@ -54,20 +57,41 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     else:
         order = generator.permuted(np.tile(np.arange(size), (epochs, 1)), axis=1)
     steps = -(-size // batch_size)
-    # [epochs, steps * batch] -> [epochs * steps, batch]; every epoch ends with its own padding.
+    # [epochs, steps * batch] -> [epochs, steps, batch]; every epoch ends with its own padding.
     # np.pad does the same in ten times the time, which is most of a small client's.
-    room, shape = steps * batch_size, (epochs * steps, batch_size)
+    room, shape = steps * batch_size, (epochs, steps, batch_size)
     padded = np.zeros((epochs, room), np.int64)
     padded[:, :size] = order
     order = padded.reshape(shape)
-    real = np.broadcast_to(np.arange(room) < size, (epochs, room)).reshape(shape)
-    weights, batch_sizes = samples.weights[order], real.sum(axis=1, keepdims=True)
-    match samples.weighting:
-        case Weighting.SCALED:
-            coefficient = size / samples.weights.sum() * weights / batch_sizes
-        case Weighting.NORMALISED:
-            coefficient = weights / np.where(real, weights, 0.0).sum(axis=1, keepdims=True)
-        case Weighting.PROPORTIONAL:
-            coefficient = 1.0 / batch_sizes
-    coefficient = np.where(real, coefficient, 0.0).astype(np.float32)
-    return BatchSchedule(samples.indices[order], coefficient)
+    real = (np.arange(room) < size).reshape(shape[1:])  # of one epoch, as the next two
+    batch_sizes = real.sum(axis=1, keepdims=True)
+    each = np.where(real, 1.0 / batch_sizes, 0.0)
+    if samples.weighting is Weighting.PROPORTIONAL:
+        coefficient = np.broadcast_to(each, shape)
+    elif samples.weighting is Weighting.NORMALISED:
+        weights = np.where(real, samples.weights[order], 0.0)
+        coefficient = weights / weights.sum(axis=2, keepdims=True)
+    else:
+        total = samples.weights.sum() if samples.total is None else samples.total
+        scaled = size / total * samples.weights[order] / batch_sizes
+        coefficient = np.where(real, scaled, 0.0)
+    coefficient = coefficient.astype(np.float32).reshape(-1, batch_size)
+    return BatchSchedule(samples.indices[order].reshape(-1, batch_size), coefficient)
+
+
+def above_threshold(losses: NDArray[np.floating], phase: Phase, generator: Generator) -> Samples:
+    """Rules a, b and c of ``strategies/fedbalancer.py``, with w = budget · epochs."""
+    assert phase.coreset is not None
+    options, budget, size = dict(phase.coreset.options), phase.coreset.budget, len(losses)
+    if budget >= size:
+        return Samples.everything(size)
+    over = losses >= options["threshold"]
+    hard, easy = np.flatnonzero(over | ~over.any()), np.flatnonzero(~over & over.any())
+    count, epochs = budget, phase.epochs
+    if len(hard) > budget:
+        count = min(len(hard), budget * epochs)
+        epochs = budget * epochs // count
+    others = min(int(count * options["easy"]), len(easy))
+    first = generator.choice(hard, min(count - others, len(hard)), replace=False)
+    indices = np.sort(np.append(first, generator.choice(easy, others, replace=False)))
+    return Samples(indices, np.full(len(indices), size / len(indices)), epochs=epochs)

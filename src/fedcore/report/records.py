@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
-from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
 from fedcore.types import Path as WorkPath
 
 Row = dict[str, Any]
@@ -29,6 +29,7 @@ MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
+RARE = {"fell_back", "wasted", "staleness"}  # of a client; not in a line where there is none
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
 
 
@@ -133,13 +134,14 @@ def _client_row(client: ClientRecord, deadline: float) -> Row:
     row = {CLIENT.get(field, field): value for field, value in asdict(client).items()}
     row |= {"path": str(client.path), "time": client.seconds / deadline}
     row |= {name: _finite(row[name]) for name in ERRORS}
-    if not row["fell_back"]:
-        del row["fell_back"]  # hardly ever true, and lines are long
-    return row
+    # Hardly ever set, and lines are long
+    return {name: value for name, value in row.items() if value or name not in RARE}
 
 
 def _client(row: Row) -> ClientRecord:
     values: Row = {"path": WorkPath(row["path"]), "fell_back": "fell_back" in row}
+    values["wasted"] = Waste(row["wasted"]) if "wasted" in row else None
+    values["staleness"] = _value(row, "staleness") if "staleness" in row else 0
     names = [f.name for f in fields(ClientRecord) if f.name not in values]
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})
 

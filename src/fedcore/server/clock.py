@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from fedcore.server.state import Job
+from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientProfile, Executor, LocalUpdate
 
 
@@ -34,8 +35,8 @@ class Clock(Protocol):
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
         """The next answer and its job, or None where the ``alarm`` rings before it."""
 
-    def restart(self, *, cancel: bool = False) -> None:
-        """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
+    def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
+        """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later; it changes the time, never an answer."""
@@ -96,20 +97,25 @@ class VirtualClock:
         seconds = self._seconds(job) if update.seconds is None else update.seconds
         return job, replace(update, copies=job.copies, base_version=version, seconds=seconds)
 
-    def restart(self, *, cancel: bool = False) -> None:
+    def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
+        dropped = sorted(self._queue, key=lambda entry: entry[1]) if cancel else []
+        spent = [(job, self.now - (at - self._seconds(job))) for at, _, job in dropped]
         left = [] if cancel else [replace(j, arrives=at - self.now) for at, _, j in self._queue]
         answers = {} if cancel else self._answers
         self.now, self._queue, self._answers = 0.0, [], answers
         self.send(left)
+        return spent
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
         self._executor.expect(assignments)
 
     def _seconds(self, job: Job) -> float:
-        work = job.assignment.plan.work(job.profile.num_samples)
-        return job.profile.seconds(work, self._model_bytes)
+        plan = job.assignment.plan
+        share = plan.trained_share
+        sent = self._model_bytes if share == 1 else sent_bytes(job.base, share)
+        return job.profile.seconds(plan.work(job.profile.num_samples), self._model_bytes, sent)
 
     def _train(self, version: int) -> None:
         waiting = [job for job in self.in_flight if job.answer is None]

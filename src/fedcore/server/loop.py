@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from fedcore.errors import BadOption
-from fedcore.records import ClientRecord
+from fedcore.records import ClientRecord, Waste
 from fedcore.server.clock import Clock
-from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation, Strategy
+from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
@@ -60,6 +60,7 @@ class Server:
     _draws: int = field(default=0, init=False)  # from the present version
     _starts: Counter[ClientId] = field(default_factory=Counter, init=False)  # likewise, by client
     _drawn_ahead: dict[int, Cohort] = field(default_factory=dict, init=False)
+    _plans: Plans = field(default_factory=dict, init=False)  # of those drawn together
 
     def assign(
         self, client: ClientId, version: int, repeat: int = 0, shift: Params | None = None
@@ -67,7 +68,8 @@ class Server:
         """What a client is told that starts from a version, and who it is."""
         profile = self.profiles[client]
         time_left = self.clock.time_for_work(profile)
-        plan = checked(self.strategy.plan(profile, time_left, self.settings.epochs))
+        ask = self._plans.get(client, self.strategy.plan)
+        plan = checked(ask(profile, time_left, self.settings.epochs))
         return Assignment(client, plan, version, self.settings.seed, repeat, shift), profile
 
     def run(self, state: ServerState) -> Iterator[Merged]:
@@ -100,16 +102,20 @@ class Server:
             job, update = arrival
             sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
-            records.append((job.sequence, _record(job, update)))
+            waste = None if sound else Waste.REJECTED
+            records.append((job.sequence, _record(job, update, state.version, waste)))
             if sound:
-                answers += 1
+                answers += update.copies
                 merging.add(update, job.base)
                 if self.sampler.observe is not None:
                     memory = self.sampler.observe(memory, update, self.sizes)
             else:
                 rejected += 1
         seconds = clock.now
-        clock.restart(cancel=action is Action.MERGE_AND_CANCEL)
+        for job, spent in clock.restart(cancel=action is Action.MERGE_AND_CANCEL):
+            known = LocalUpdate(job.assignment.client_id, {}, 0, seconds=spent)
+            record = _record(job, known, state.version, Waste.CANCELLED)
+            records.append((job.sequence, record))
         after = replace(
             merging.finish(), version=state.version + 1, sampler=memory, jobs=clock.in_flight
         )
@@ -129,6 +135,9 @@ class Server:
             cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
         self._draws += 1
         jobs, sat_out = [], []
+        if self.strategy.by_cohort is not None:
+            known = {client: self.profiles[client] for client in cohort}
+            self._plans = self.strategy.by_cohort(state, known)
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
             shift = self.strategy.shift(state, client)
             told, profile = self.assign(client, state.version, self._starts[client], shift)
@@ -138,7 +147,7 @@ class Server:
                 jobs.append(job)
             else:
                 nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
-                sat_out.append((sequence, _record(job, nothing)))
+                sat_out.append((sequence, _record(job, nothing, state.version)))
         self._handed_out += len(cohort)
         self.clock.send(jobs)
         return sat_out
@@ -151,7 +160,7 @@ class Server:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""
         ahead = self.settings.ahead
         fixed = self.sampler.observe is None and self.strategy.pace.synchronous
-        if not ahead or not fixed:
+        if not ahead or not fixed or self.strategy.by_cohort is not None:
             return
         for later in range(version, min(version + ahead + 1, self.settings.merges)):
             if later in self._drawn_ahead:
@@ -168,6 +177,9 @@ def checked(plan: LocalPlan) -> LocalPlan:
     """A strategy's plan, if it can be followed; strategies may come from anybody."""
     if not isinstance(plan, LocalPlan):
         raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
+    if not 0 < plan.trained_share <= 1:
+        share = plan.trained_share
+        raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")
     for phase in plan.phases:
         if phase.epochs < 1:
             raise BadOption(
@@ -187,7 +199,9 @@ def is_sound(update: LocalUpdate) -> bool:
     return all(bool(torch.isfinite(value).all()) for value in update.params.values())
 
 
-def _record(job: Job, answer: LocalUpdate) -> ClientRecord:
+def _record(
+    job: Job, answer: LocalUpdate, version: int, wasted: Waste | None = None
+) -> ClientRecord:
     told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
@@ -201,4 +215,6 @@ def _record(job: Job, answer: LocalUpdate) -> ClientRecord:
         gradient_error=answer.gradient_error,
         full_gradient_error=answer.full_gradient_error,
         fell_back=answer.fell_back,
+        wasted=wasted,
+        staleness=version - told.base_version,
     )

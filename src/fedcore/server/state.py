@@ -36,6 +36,8 @@ class ServerState:
     clients: Mapping[ClientId, Params] = field(default_factory=dict)  # what it keeps of each
     sampler: Params = field(default_factory=dict)  # a sampler's memory
     jobs: tuple[Job, ...] = ()  # what is in flight
+    # Of simulations alone, to go on from: what clients keep to themselves, and no server sees.
+    on_clients: Mapping[ClientId, Tensor] = field(default_factory=dict)
 
 
 def to_snapshot(state: ServerState) -> Snapshot:
@@ -44,6 +46,7 @@ def to_snapshot(state: ServerState) -> Snapshot:
         "param": state.params,
         "state": state.tensors,
         "sampler": state.sampler,
+        "memory": {str(client): losses for client, losses in state.on_clients.items()},
         **{f"client/{client}": own for client, own in state.clients.items()},
     }
     jobs = []
@@ -95,4 +98,5 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         clients={client: group(f"client/{client}") for client in sorted(owners)},
         sampler={name: value.cpu() for name, value in group("sampler").items()},
         jobs=tuple(jobs),
+        on_clients={int(client): value.cpu() for client, value in group("memory").items()},
     )

@@ -6,14 +6,15 @@ import copy
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.config import Experiment
+from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.rates import factor_of
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
@@ -43,7 +44,7 @@ class Simulated:
         self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
         """Bind who trains, and what to do beside it; all else is handed on."""
-        self.selection = executor.selection
+        self.selection, self.memory = executor.selection, executor.memory
         self.expect = executor.expect
         self.close = executor.close
         self._run = executor.run
@@ -79,19 +80,18 @@ def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
+    if strategy.in_parts:
+        federation.task.check_layers()
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
-    training = TrainingSettings(
-        experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
-    )
-    name, threads = experiment.executor, experiment.threads
+    training, threads = training_of(experiment), experiment.threads
     plain = choose_executor(
-        name, federation.task, clients, training, threads=threads, device=device
+        experiment.executor, federation.task, clients, training, threads=threads, device=device
     )
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
-    sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
+    sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None else 0
     settings = LoopSettings(
@@ -101,7 +101,7 @@ def build_world(
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     return World(
-        Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
+        Server(strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings),
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads),
         federation.initial,
@@ -122,10 +122,12 @@ def simulate_rounds(
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
+        world.executor.memory.update(state.on_clients)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            yield _record(world, merged, began, before), merged.state
+            memory = dict(world.executor.memory)
+            yield _record(world, merged, began, before), replace(merged.state, on_clients=memory)
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
@@ -154,21 +156,40 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
     )
 
 
-def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
+def training_of(experiment: Experiment) -> TrainingSettings:
+    """How the clients of an experiment take their steps."""
+    one = experiment
+    factor = factor_of(one.schedule, one.rounds, one.schedule_decay, one.schedule_every)
+    how = (one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm)
+    return TrainingSettings(
+        one.learning_rate, one.batch_size, one.measure_full_gradient, factor, *how
+    )
+
+
+def build_strategy(
+    name: str, experiment: Experiment, proxy: str, num_clients: int = 0, model_bytes: int = 0
+) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
     ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` is the size of the fleet, for strategies that have to know.
+    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
+    function version -> η, for those that divide by it, and ``options`` are all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
-    method = experiment.method
+    known = {**vars(experiment), "proxy": own}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
+    known["step_size"] = training_of(experiment).learning_rate_at
+    known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
+    if experiment.server_optimiser != "none":
+        known["around"], name = built, SERVER_OPTIMISERS[experiment.server_optimiser]
+        built = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 
-def build_sampler(experiment: Experiment) -> Sampler:
-    """Build the sampler that an experiment names."""
-    name, known, method = experiment.selection, vars(experiment), experiment.method
+def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
+    """Build the sampler that an experiment names, for a model of so many bytes."""
+    name, method = experiment.selection, experiment.method
+    known = {**vars(experiment), "model_bytes": model_bytes}
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built

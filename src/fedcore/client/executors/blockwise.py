@@ -45,6 +45,7 @@ class BlockwiseExecutor:
         self._task, self._clients, self._settings = task, clients, settings
         self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)
+        self.memory = self._coresets.losses
         self._workers: ThreadPoolExecutor | None = None
         self._own = threading.local()
 

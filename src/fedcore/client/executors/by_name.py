@@ -14,6 +14,7 @@ from fedcore.client.executors.linear import LinearExecutor, one_layer_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
+from fedcore.compiled import say_once
 from fedcore.errors import BadOption
 from fedcore.sources.clients import sizes_of
 from fedcore.task import Task
@@ -59,12 +60,17 @@ def choose_executor(
         raise BadOption(
             "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
         )
+    if compiled and name in ("auto", "compiled") and not settings.plain:
+        say_once("the compiled loop takes steps of plain SGD: clients are trained side by side")
+        name = "vectorised"
     if name == "compiled" or (name == "auto" and compiled):
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":
         example = next(iter(clients.values()))
         block = block_size(task, example, settings.batch_size, device)
         if block is not None:
+            # u, v and what is made of them: up to four copies more than the three that count
+            block = block if settings.plain else -(-block // 2)
             if block == 1 and device.type == "cpu":
                 _keep_freed_memory()
             return VectorisedExecutor(

@@ -1,0 +1,40 @@
+"""Power-of-choice: of candidates drawn by size, those with the largest losses.
+
+d candidates are drawn without replacement, client i with chance p_i = m_i / Σ m, and the K of
+largest loss take part. Biased on purpose: a larger d is faster and less fair. The loss is the mean
+of a client's last answer; who never answered comes first. (This is the authors' rpow-d. A draw has
+no model and cannot charge a forward pass, so their pow-d, which asks every candidate, is not here.)
+
+Source: Cho, Wang and Joshi, "Client Selection in Federated Learning", 2020 (arXiv 2010.01243).
+Defaults: d = 2 K; theirs go from 2 K to 10 K.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcore.server.method import Cohort, Draw, Sampler
+from fedcore.server.samplers._answers import table
+from fedcore.sources.clients import ClientSizes
+from fedcore.types import LocalUpdate, Params
+
+
+def build(*, candidates: int = 0) -> Sampler:
+    """``candidates`` is d, at least K; 0: 2 K."""
+
+    def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
+        """Keep the mean loss of everybody's last answer, and that there was one."""
+        last, place = table(memory, "last", len(sizes), 2), sizes.place(update.client_id)
+        last[place, 0], last[place, 1] = update.loss_sum / max(1, update.loss_count), 1.0
+        return {"last": last}
+
+    def draw(asked: Draw) -> Cohort:
+        idle = asked.idle()
+        size = min(max(candidates or 2 * asked.count, asked.count), len(idle))
+        chances = asked.sizes.counts[idle] / max(1, asked.sizes.counts[idle].sum())
+        drawn = asked.generator().choice(idle, size, replace=False, p=chances if size else None)
+        losses, answered = table(asked.memory, "last", len(asked.sizes), 2).numpy()[drawn].T
+        order = np.argsort(-np.where(answered, losses, np.inf), kind="stable")
+        return asked.cohort(drawn[order][: asked.count].tolist())
+
+    return Sampler(draw, observe)
