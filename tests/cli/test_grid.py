@@ -269,12 +269,13 @@ def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method,
         prepare(experiment)
 
 
-@pytest.mark.parametrize("name", ["scaffold", "fedbuff"])
+@pytest.mark.parametrize(
+    "name", ["scaffold", "fedbuff", "fedasync", "fadas", "ca2fl", "fedcore-buff", "fedcore-async"]
+)
 @pytest.mark.parametrize("stopped", [1, 5, 11])
 def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypatch, name, stopped):
     """State of the strategy, memory of clients and jobs in flight go through the checkpoint."""
-    file = Path(__file__).parents[2] / "examples" / f"{name}_strategy.py"
-    own = changed(rounds=12, epochs=2, strategies=(str(file),), selection="uniform")
+    own = changed(rounds=12, epochs=2, strategies=(name,), selection="uniform")
     run_grid(own, tmp_path / "whole")
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
 

@@ -13,6 +13,7 @@ from fedcore.records import Event, event
 from fedcore.seeding import stream
 from fedcore.server.presence import Presence
 from fedcore.server.state import Job
+from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientId, ClientProfile, Executor, LocalUpdate
 
 
@@ -50,10 +51,7 @@ class Clock(Protocol):
         """What happened up to the last merge and was not told before, in order of time."""
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
-        """A merge: time begins at 0 again; jobs in flight go on, or are dropped.
-
-        Gives those that were dropped, in order, and the seconds that each had spent.
-        """
+        """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later; it changes the time, never an answer."""
@@ -147,7 +145,7 @@ class VirtualClock:
         update = self._answers.pop(sequence)
         seconds = self._seconds(job) + job.away if update.seconds is None else update.seconds
         kind = "late" if seconds > self.deadline else "done"
-        more = {"bytes_up": self._model_bytes, "work": self._work(job), "away": job.away}
+        more = {"bytes_up": self._answer_bytes(job), "work": self._work(job), "away": job.away}
         self._events.append(event(kind, time, told, **more))
         # What the server knows better than a client: how it was drawn, and where it began.
         version = told.base_version
@@ -200,7 +198,7 @@ class VirtualClock:
             before = self._presence.pause(told.client_id, time, download)
             away = self._presence.pause(told.client_id, time, seconds)
         known = {"work": work, "speed": profile.capability, "bytes_down": self._model_bytes}
-        known |= {"download": download, "upload": self._model_bytes / profile.upload}
+        known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
         known |= {"deadline": self.deadline, "promised": self._promised}
         self._events.append(event("sent", time, told, **known))
         heard = seconds + away if lost is None else max(seconds + away, self.deadline)
@@ -213,7 +211,11 @@ class VirtualClock:
         return job.assignment.plan.work(job.profile.num_samples)
 
     def _seconds(self, job: Job) -> float:
-        return job.profile.seconds(self._work(job), self._model_bytes)
+        return job.profile.seconds(self._work(job), self._model_bytes, self._answer_bytes(job))
+
+    def _answer_bytes(self, job: Job) -> int:
+        share = job.assignment.plan.trained_share
+        return self._model_bytes if share == 1 else sent_bytes(job.base, share)
 
     def _train(self, version: int) -> None:
         waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]

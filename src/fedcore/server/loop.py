@@ -190,6 +190,9 @@ def checked(plan: LocalPlan) -> LocalPlan:
     """A strategy's plan, if it can be followed; strategies may come from anybody."""
     if not isinstance(plan, LocalPlan):
         raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
+    if not 0 < plan.trained_share <= 1:
+        share = plan.trained_share
+        raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")
     for phase in plan.phases:
         if phase.epochs < 1:
             raise BadOption(

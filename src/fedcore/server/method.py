@@ -21,6 +21,7 @@ from fedcore.seeding import stream
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile, Generator, LocalPlan, LocalUpdate, Params
+from fedcore.values import whole_number
 
 Cohort: TypeAlias = Mapping[ClientId, int]  # client -> how often it was drawn
 
@@ -45,6 +46,12 @@ class Situation:
 def when_all_answered(seen: Situation) -> Action:
     """The synchronous round: merge when nobody is in flight."""
     return Action.WAIT if seen.in_flight else Action.MERGE
+
+
+def after_answers(count: int, then: Action = Action.MERGE) -> Callable[[Situation], Action]:
+    """Merge whenever so many answers are there."""
+    whole_number("buffer", count, 1)
+    return lambda seen: then if seen.answers >= count else Action.WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class Merging(Protocol):
 
 
 Merge: TypeAlias = Callable[[ServerState], Merging]
+Plan: TypeAlias = Callable[[ClientProfile, float, int], LocalPlan]
 
 
 def no_shift(state: ServerState, client: ClientId) -> Params | None:
@@ -94,7 +102,7 @@ class Strategy:
     is added to every gradient of a client's next job, as SCAFFOLD does.
     """
 
-    plan: Callable[[ClientProfile, float, int], LocalPlan]
+    plan: Plan
     merge: Merge
     pace: Pace = field(default_factory=Pace)
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift

@@ -15,8 +15,9 @@ import torch
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.config import Experiment
+from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.errors import BadOption
+from fedcore.rates import factor_of
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
@@ -84,12 +85,9 @@ def build_world(
     """The world of one run: a strategy, a share of stragglers, a seed."""
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
-    training = TrainingSettings(
-        experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
-    )
-    name, threads = experiment.executor, experiment.threads
+    training, threads = training_of(experiment), experiment.threads
     plain = choose_executor(
-        name, federation.task, clients, training, threads=threads, device=device
+        experiment.executor, federation.task, clients, training, threads=threads, device=device
     )
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
@@ -185,16 +183,34 @@ def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> 
     return [round(mean(fleet.stragglers for fleet in fleets), 1)]
 
 
-def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
+def training_of(experiment: Experiment) -> TrainingSettings:
+    """How the clients of an experiment take their steps."""
+    one = experiment
+    factor = factor_of(one.schedule, one.rounds, one.schedule_decay, one.schedule_every)
+    how = (one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm)
+    return TrainingSettings(
+        one.learning_rate, one.batch_size, one.measure_full_gradient, factor, *how
+    )
+
+
+def build_strategy(
+    name: str, experiment: Experiment, proxy: str, num_clients: int = 0, model_bytes: int = 0
+) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
     ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` is the size of the fleet, for strategies that have to know.
+    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
+    function version -> η, for those that divide by it, and ``options`` are all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
-    method = experiment.method
+    known = {**vars(experiment), "proxy": own}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes}
+    known["step_size"] = training_of(experiment).learning_rate_at
+    known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
+    if experiment.server_optimiser != "none":
+        known["around"], name = built, SERVER_OPTIMISERS[experiment.server_optimiser]
+        built = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 

@@ -11,9 +11,10 @@ import torch
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.job import Job, Rest, loss_sums
-from fedcore.client.step import Batch, StepRule, step
+from fedcore.client.step import Batch, Memory, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
+from fedcore.task import trained_names
 from fedcore.types import Assignment, LocalUpdate, Params
 
 
@@ -37,7 +38,13 @@ def train_plainly(params: Params, job: Job) -> LocalUpdate:
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
         shift = {name: value.to(params[name].device) for name, value in shift.items()}
-    rule = StepRule(job.settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
+    rate = job.settings.learning_rate_at(job.assignment.base_version)
+    memory = Memory.blank(job.settings, {n: v[None] for n, v in params.items()})
+    trained = None
+    if plan.trained_share < 1:
+        names = trained_names(params, plan.trained_share)
+        trained = {name: float(name in names) for name in params}
+    rule = StepRule(rate, plan.prox_mu, params, plan.step_scale, shift, memory, trained)
     seen: HeadGradients | None = None
     while (now := job.next(params, seen)) is not None:
         if isinstance(now, Rest):
