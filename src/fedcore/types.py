@@ -136,7 +136,7 @@ class Coreset(Generic[Values]):
 
     Attributes:
         indices: [b] sorted and unique.
-        weights: [b] positive, Σ weights = n.
+        weights: [b] positive, Σ weights = n; or in the mean over draws, where it says so.
         objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
         gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
         assignment: [n] position in ``indices`` of the chosen sample that stands for each.
@@ -148,6 +148,7 @@ class Coreset(Generic[Values]):
     gradient_error: float | None = None
     assignment: Values | None = None
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
+    sums_in_the_mean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +275,10 @@ class Executor(Protocol):
     @property
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
+
+    @property
+    def memory(self) -> dict[ClientId, Tensor]:
+        """What clients keep of their samples between jobs, for a simulation to write down."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Prepare for what a later round will ask; it changes the time, never an answer."""

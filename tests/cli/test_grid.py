@@ -303,8 +303,8 @@ def test_clients_that_come_go_and_drop_out_resume_byte_for_byte(
     tmp_path, monkeypatch, stopped, kind
 ):
     """With a budget of time, and so with as many rounds as it makes."""
-    fedbuff = Path(__file__).parents[2] / "examples" / "fedbuff_strategy.py"
-    hard = changed(strategies=("fedcore", str(fedbuff)), clients_per_round=4, **HARD)
+
+    hard = changed(strategies=("fedcore", "fedbuff"), clients_per_round=4, **HARD)
     run_grid(hard, tmp_path / "whole")
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", kind)
     told = []

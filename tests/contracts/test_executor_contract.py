@@ -16,6 +16,7 @@ import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_executor
+from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import PROXIES
@@ -225,6 +226,8 @@ def answers(kind, task, clients, assignments, **how):
     if kind.startswith("vectorised"):
         block, threads = {"vectorised": (10, 1), "vectorised alone": (1, 2)}[kind]
         executor = VectorisedExecutor(task, clients, settings, block=block, threads=threads)
+    elif kind == "compiled":
+        executor = LinearExecutor(task, clients, settings, threads=2)
     else:
         executor = choose_executor(kind, task, clients, settings, threads=2)
     return executor.run(task.initial_params(), assignments)

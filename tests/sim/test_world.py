@@ -14,6 +14,7 @@ class Adding:
 
     def __init__(self):
         self.selection = SelectionTime(work=3.0)
+        self.memory = {}
         self.told = []
 
     def expect(self, assignments):

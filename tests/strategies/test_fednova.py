@@ -3,8 +3,12 @@
 import pytest
 import torch
 
+from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.sim.federation import federation_from_model
+from fedcore.sim.world import build_strategy
 from fedcore.strategies.fednova import build
+from fedcore.types import FederatedDataset
 
 
 def moved_by_ones(steps, rate, momentum=0.0, mu=0.0):
@@ -74,14 +78,13 @@ def test_a_schedule_sets_the_step_of_the_version(merged, state_of):
     assert after.params["w"].item() == pytest.approx(3.75)
 
 
-def test_equal_steps_are_fedavg(simulated, build_client):
-    from fedcore.sim.federation import federation_from_model
-    from fedcore.types import FederatedDataset
-
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_equal_steps_are_fedavg(simulated, build_client, momentum):
     clients = {i: build_client(40, seed=i) for i in range(6)}
     alike = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
-    options = {"within": alike, "method": {"local": "fedavg"}}
-    mine, theirs = simulated("fednova", **options), simulated("fedavg", within=alike)
+    options = {"within": alike, "momentum": momentum}
+    mine = simulated("fednova", method={"local": "fedavg"}, **options)
+    theirs = simulated("fedavg", **options)
     for (one, state), (other, expected) in zip(mine, theirs, strict=True):
         assert one.clients == other.clients
         for name, value in expected.params.items():
@@ -99,3 +102,11 @@ def test_momentum_with_prox_is_refused():
     with pytest.raises(BadOption, match=r"fednova has no rule for momentum, got 0\.9"):
         build(nova_mu=0.1, momentum=0.9, options={"momentum": 0.9})
     build(momentum=0.9, options={"momentum": 0.9})
+
+
+@pytest.mark.parametrize(
+    "told", [{"optimiser": "adam"}, {"clip_norm": 1.0}, {"momentum": 0.5, "method": {"nova_mu": 1}}]
+)
+def test_options_of_an_experiment_are_refused_when_the_strategy_is_built(told):
+    with pytest.raises(BadOption, match="fednova has no rule for"):
+        build_strategy("fednova", Experiment(**told), "input")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import fedcore
 from fedcore.errors import BadOption
 from fedcore.sim.federation import federation_from_model
 from fedcore.strategies.scaffold import build
@@ -95,3 +96,16 @@ def test_more_memory_than_there_is_is_refused():
     with pytest.raises(BadOption, match=told):
         build(options={"num_clients": 100_000, "model_bytes": 40_000_000})
     build(options={"num_clients": 100_000, "model_bytes": 160_000})  # 16 GB
+
+
+def test_a_fleet_too_large_to_remember_is_refused_before_anybody_trains():
+    loaded = []
+
+    def load(client):
+        loaded.append(client)
+        return fedcore.ClientData(torch.zeros(1, 1000), torch.zeros(1, dtype=torch.int64))
+
+    fleet = fedcore.LazyClients([1] * 100_000, load)
+    with pytest.raises(BadOption, match=r"scaffold keeps .* for each of 100,000 clients"):
+        fedcore.simulate(fleet, torch.nn.Linear(1000, 1000), strategy="scaffold", rounds=1)
+    assert set(loaded) <= {0}  # whose samples show what the model is given

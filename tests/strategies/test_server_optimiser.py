@@ -8,6 +8,7 @@ import torch
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.server.state import to_snapshot
+from fedcore.sim.world import build_strategy
 from fedcore.strategies import fedbuff, feddyn, scaffold
 from fedcore.strategies.fedadagrad import build as fedadagrad
 from fedcore.strategies.fedadam import build as fedadam
@@ -129,3 +130,8 @@ def test_feddyn_keeps_its_clients(merged, state_of):
     """h_0 = -α · 4 whoever is around it."""
     strategy = fedadam(around=feddyn.build(dyn_alpha=0.5))
     assert merged(strategy, state_of(1.0), (0, 5.0, 1.0, {})).clients[0]["w"].item() == -2.0
+
+
+def test_what_it_is_around_is_no_option_of_the_users():
+    with pytest.raises(BadOption, match=r"strategy 'fedadam' cannot be built: .*'around'"):
+        build_strategy("fedadam", Experiment(method={"around": "fedcore"}), "input")

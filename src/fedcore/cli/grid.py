@@ -125,7 +125,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)
+        built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)
+        if built.in_parts:
+            first.task.check_layers()
     build_sampler(experiment)
     for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
         fleet_of(sizes_of(dataset.clients), experiment, run)

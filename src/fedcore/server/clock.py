@@ -22,8 +22,8 @@ class Clock(Protocol):
 
     deadline: float  # τ, seconds a round may last
     now: float  # seconds since the last merge
-    began: float  # when that was, in seconds since the run's start
-    over: bool  # whether the run has used up its time
+    began: float = 0.0  # when that was, in seconds since the run's start
+    over: bool = False  # whether the run has used up its time
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
@@ -40,6 +40,7 @@ class Clock(Protocol):
 
     def away(self) -> frozenset[ClientId]:
         """Who cannot be asked now; where nobody can and nobody works, time passes before."""
+        return frozenset()
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
         """The next answer and its job, or None where the ``alarm`` rings or time ends before it.
@@ -49,6 +50,7 @@ class Clock(Protocol):
 
     def happened(self) -> list[Event]:
         """What happened up to the last merge and was not told before, in order of time."""
+        return []
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""

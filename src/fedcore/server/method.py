@@ -99,13 +99,19 @@ class Strategy:
     ``plan`` is (client, seconds it has for its work, E) -> what it does. It is asked again,
     and rounds ahead: it decides by its arguments alone. ``merge`` begins a merge; ``server.merge``
     has the usual ones, and ``all_at_once`` for those that cannot take answers one by one. ``shift``
-    is added to every gradient of a client's next job, as SCAFFOLD does.
+    is added to every gradient of a client's next job, as SCAFFOLD does. ``by_cohort`` gives plans
+    of clients that start together, where they go by one another or by the state; then every merge
+    must leave nobody in flight. Who trains models ``in_parts`` needs layers with an order.
     """
 
     plan: Plan
     merge: Merge
     pace: Pace = field(default_factory=Pace)
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+    by_cohort: (
+        Callable[[ServerState, Mapping[ClientId, ClientProfile]], Mapping[ClientId, Plan]] | None
+    ) = None
+    in_parts: bool = False
     keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:

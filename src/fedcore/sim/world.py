@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 
 import torch
@@ -47,7 +47,7 @@ class Simulated:
         self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
         """Bind who trains, and what to do beside it; all else is handed on."""
-        self.selection = executor.selection
+        self.selection, self.memory = executor.selection, executor.memory
         self.expect = executor.expect
         self.close = executor.close
         self._run = executor.run
@@ -83,6 +83,8 @@ def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
+    if strategy.in_parts:
+        federation.task.check_layers()
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
     training, threads = training_of(experiment), experiment.threads
@@ -109,7 +111,9 @@ def build_world(
     )
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
-    server = Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings)
+    server = Server(
+        strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
+    )
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         asked = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
@@ -136,10 +140,12 @@ def simulate_rounds(
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
+        world.executor.memory.update(state.on_clients)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            yield _record(world, merged, began, before), merged.state
+            memory = dict(world.executor.memory)
+            yield _record(world, merged, began, before), replace(merged.state, on_clients=memory)
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
@@ -204,7 +210,7 @@ def build_strategy(
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
     known = {**vars(experiment), "proxy": own}
-    known |= {"num_clients": num_clients, "model_bytes": model_bytes}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
     known["step_size"] = training_of(experiment).learning_rate_at
     known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
@@ -214,8 +220,9 @@ def build_strategy(
     return built
 
 
-def build_sampler(experiment: Experiment) -> Sampler:
-    """Build the sampler that an experiment names."""
-    name, known, method = experiment.selection, vars(experiment), experiment.method
+def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
+    """Build the sampler that an experiment names, for a model of so many bytes."""
+    name, method = experiment.selection, experiment.method
+    known = {**vars(experiment), "model_bytes": model_bytes}
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built

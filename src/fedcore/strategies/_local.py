@@ -1,7 +1,4 @@
-"""What methods share: work by another strategy's plan, and refusals before anything starts.
-
-``Options`` are all of an experiment by name, with what is known of fleet and model.
-"""
+"""What methods share: work by another strategy's plan, and refusals before anything starts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +10,7 @@ from fedcore.server.method import Plan, Strategy
 from fedcore.types import ClientProfile, LocalPlan
 
 MOST_BYTES = 16e9  # that a method may keep of all clients together
-Options: TypeAlias = Mapping[str, Any]
+Options: TypeAlias = Mapping[str, Any]  # all of an experiment, and what is known of the fleet
 NONE: Options = {}
 
 

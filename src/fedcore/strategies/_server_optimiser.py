@@ -1,7 +1,4 @@
-"""Server optimisers around any strategy: D, what its merge would add to the model, is a gradient.
-
-The strategy sees its own tensors alone: in the state they stand under a prefix, beside m and v.
-"""
+"""Server optimisers: D, what any strategy's merge would add to the model, is a gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +12,7 @@ from fedcore.server.state import ServerState
 from fedcore.strategies.fedavg import build as fedavg
 from fedcore.types import LocalUpdate, Params
 
-UNDER = "under/"
+UNDER = "under/"  # before the names of the strategy's own tensors, which are all that it sees
 SecondMoment = Callable[[Tensor, Tensor, float], Tensor]  # v, D², β2 -> v
 
 
@@ -35,7 +32,7 @@ def build_around(
     adaptivity: float = 1e-3,
     around: Strategy | None = None,
 ) -> Strategy:
-    """m ← β1 m + (1 - β1) D, w ← w + η m / (√v + a); without v, m ← β1 m + D, w ← w + η m."""
+    """η is ``server_rate``, a ``adaptivity``; without ``second_moment``, m alone is the move."""
     inner = around or fedavg(aggregation=aggregation)
 
     def own(state: ServerState) -> ServerState:

@@ -20,7 +20,7 @@ from fedcore.strategies._local import NONE, Options, fleet_size, plan_of
 def build(
     local: str = "fedavg", *, buffer: int = 10, global_rate: float = 1.0, options: Options = NONE
 ) -> Strategy:
-    """B is ``buffer``, η_g ``global_rate``; plans are those of the strategy ``local``."""
+    """B is ``buffer``, η_g ``global_rate``."""
     num_clients = fleet_size("ca2fl", options)
 
     def merge(state: ServerState, updates: Updates) -> ServerState:

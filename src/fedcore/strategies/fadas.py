@@ -12,7 +12,6 @@ Source: Wang et al., FADAS: Towards Federated Adaptive Asynchronous Optimization
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Pace, Strategy, after_answers
@@ -33,8 +32,7 @@ def build(
     """B is ``buffer``, η ``fadas_rate``, s_c ``longest_delay``; ε is 1e-8."""
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
-        count, moves = sum(one.copies for one in updates), {}
-        tensors: dict[str, Tensor] = {}
+        count, moves, tensors = sum(one.copies for one in updates), {}, dict(state.tensors)
         age = state.version - min(one.base_version for one in updates)
         step = min(fadas_rate, 1 / age) if age > longest_delay else fadas_rate
         for name, change in summed(updates, [one.copies / count for one in updates]).items():

@@ -24,7 +24,7 @@ def build(
     refill_at_once: bool = True,
     options: Options = NONE,
 ) -> Strategy:
-    """B is ``buffer``, η_g ``global_rate``; plans are those of the strategy ``local``."""
+    """B is ``buffer``, η_g ``global_rate``."""
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
         ages = [state.version - one.base_version for one in updates]

@@ -20,7 +20,7 @@ from fedcore.values import above_zero
 
 
 def build(local: str = "fedavg", *, dyn_alpha: float = 0.01, options: Options = NONE) -> Strategy:
-    """Plans are those of the strategy ``local``, with the pull α ``dyn_alpha``."""
+    """Plans are those of ``local``, with the pull α ``dyn_alpha``."""
     above_zero("dyn_alpha", dyn_alpha)
     num_clients = fleet_size("feddyn", options)
 
@@ -38,5 +38,4 @@ def build(local: str = "fedavg", *, dyn_alpha: float = 0.01, options: Options = 
         params = moved(state.params, moved(mean, common, -1 / dyn_alpha))
         return replace(state, params=params, tensors=common, clients=known)
 
-    plan = plan_of(local, options, dyn_alpha)
-    return Strategy(plan, all_at_once(merge, moves=True), shift=shift)
+    return Strategy(plan_of(local, options, dyn_alpha), all_at_once(merge, moves=True), shift=shift)

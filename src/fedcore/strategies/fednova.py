@@ -29,7 +29,7 @@ def build(
     step_size: Callable[[int], float] = lambda version: 0.01,
     options: Options = NONE,
 ) -> Strategy:
-    """Plans are those of the strategy ``local``, with the pull μ ``nova_mu``."""
+    """Plans are those of ``local``, with the pull μ ``nova_mu``."""
     refuse("fednova", options, "optimiser", "clip_norm", *["momentum"] * (nova_mu > 0))
     weigh = AGGREGATIONS[aggregation]
 

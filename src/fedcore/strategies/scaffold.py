@@ -26,7 +26,7 @@ def build(
     step_size: Callable[[int], float] = lambda version: 0.01,
     options: Options = NONE,
 ) -> Strategy:
-    """Plans are those of the strategy ``local``, without a pull; η_g is ``global_rate``."""
+    """Plans are those of ``local``, without a pull; η_g is ``global_rate``."""
     num_clients = fleet_size("scaffold", options)
     refuse("scaffold", options, "optimiser", "momentum", "clip_norm")
 

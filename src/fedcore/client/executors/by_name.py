@@ -60,9 +60,9 @@ def choose_executor(
         raise BadOption(
             "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
         )
-    if compiled and name != "sequential" and not settings.plain:
-        say_once("the compiled loop is left out: its steps are those of plain SGD")
-        compiled = False
+    if compiled and name in ("auto", "compiled") and not settings.plain:
+        say_once("the compiled loop takes steps of plain SGD: clients are trained side by side")
+        name = "vectorised"
     if name == "compiled" or (name == "auto" and compiled):
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":

@@ -5,7 +5,7 @@ It is what a real client process runs, and the twin every faster executor is tes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -21,6 +21,8 @@ from fedcore.types import Assignment, LocalUpdate, Params
 class SequentialExecutor(BlockwiseExecutor):
     """Trains every assignment in turn, where the parameters lie that it is given."""
 
+    may_step: Callable[[int], bool] | None = None  # asked before a step of so many samples
+
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         (assignment,) = assignments
         device = next(iter(params.values())).device
@@ -30,11 +32,13 @@ class SequentialExecutor(BlockwiseExecutor):
             # What a model draws while it trains, as dropout does, has a stream of its own.
             draws = stream(assignment.seed, *assignment.path("model"))
             torch.manual_seed(int(draws.integers(1 << 63)))
-            return [train_plainly(params, job)]
+            return [train_plainly(params, job, self.may_step)]
 
 
-def train_plainly(params: Params, job: Job) -> LocalUpdate:
-    """Do what a job says until it is done; ``params`` lie where its data do."""
+def train_plainly(
+    params: Params, job: Job, may_step: Callable[[int], bool] | None = None
+) -> LocalUpdate:
+    """Do what a job says until it is done or may not; ``params`` lie where its data do."""
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
         shift = {name: value.to(params[name].device) for name, value in shift.items()}
@@ -52,6 +56,8 @@ def train_plainly(params: Params, job: Job) -> LocalUpdate:
         losses, parts, order = [], [], []
         for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
             real = coefficient > 0  # the rest is padding
+            if may_step is not None and not may_step(int(real.sum())):
+                return job.answer(params)
             chosen = torch.from_numpy(index[real])
             x, y = job.data.take(chosen)
             batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
