@@ -175,7 +175,7 @@ class OutputFolder:
 
     def _is_known(self, line: str) -> bool:
         """Whether an event is of a round that is kept; a torn one is not."""
-        with suppress(ValueError, LookupError):
+        with suppress(ValueError, LookupError, TypeError):
             row = json.loads(line)
             run = RunKey(*(row[field.name] for field in fields(RunKey)))
             return int(row["round"]) <= len(self.runs.get(run, []))

@@ -145,7 +145,7 @@ class VirtualClock:
             self._events.append(event("lost", time, told, seconds=job.lost, away=job.away))
             return job, None
         update = self._answers.pop(sequence)
-        seconds = self._seconds(job) + job.away if update.seconds is None else update.seconds
+        seconds = self._heard(job) if update.seconds is None else update.seconds
         kind = "late" if seconds > self.deadline else "done"
         more = {"bytes_up": self._answer_bytes(job), "work": self._work(job), "away": job.away}
         self._events.append(event(kind, time, told, **more))
@@ -163,18 +163,18 @@ class VirtualClock:
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
         left = [replace(job, arrives=at - self.now) for at, _, job in self._queue]
-        self.began += self.now
-        self.now, self._queue = 0.0, []
+        end, self.began = self.now, self.began + self.now
+        self.now, queue, self._queue = 0.0, self._queue, []
         if not cancel:
             for job in left:
                 self._push(job)
             return []
         self._answers = {}
-        dropped = sorted(left, key=lambda job: job.sequence)
-        ended = [event("cancelled", self.began, job.assignment) for job in dropped]
+        dropped = sorted(queue, key=lambda entry: entry[1])
+        ended = [event("cancelled", self.began, job.assignment) for _, _, job in dropped]
         # What they would have done later does not happen.
         self._events = [one for one in self._events if one["time"] <= self.began] + ended
-        return [(job, self.began - job.sent) for job in dropped]
+        return [(job, end - (at - self._heard(job))) for at, _, job in dropped]
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
@@ -203,11 +203,16 @@ class VirtualClock:
         known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
         known |= {"deadline": self.deadline, "promised": self._promised}
         self._events.append(event("sent", time, told, **known))
-        heard = seconds + away if lost is None else max(seconds + away, self.deadline)
         started = time + download + before
         self._events.append(event("started", started, told))
         job = replace(job, sent=time, started=started, away=away, lost=lost)
-        return replace(job, arrives=self.now + heard)
+        return replace(job, arrives=self.now + self._heard(job))
+
+    def _heard(self, job: Job) -> float:
+        """Seconds from sending a job to its answer, or to the notice that it is lost."""
+        if job.lost is None:
+            return self._seconds(job) + job.away
+        return max(job.lost + job.away, self.deadline)
 
     def _work(self, job: Job) -> int:
         return job.assignment.plan.work(job.profile.num_samples)

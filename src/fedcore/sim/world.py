@@ -180,13 +180,12 @@ def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> 
     """Shares of stragglers: those asked for, or what the deadline makes, in the mean over seeds."""
     if not experiment.deadline:
         return list(experiment.stragglers)
-    fleets = [
-        fleet_of(
-            sizes_of(one.dataset.clients), experiment, RunKey("", "", 0, seed), one.model_bytes
-        )
-        for seed, one in federations.items()
-    ]
-    return [round(mean(fleet.stragglers for fleet in fleets), 1)]
+    shares = []
+    for seed, one in federations.items():
+        run = RunKey("", "", 0.0, seed)
+        fleet = fleet_of(sizes_of(one.dataset.clients), experiment, run, one.model_bytes)
+        shares.append(fleet.stragglers)
+    return [round(mean(shares), 1)]
 
 
 def training_of(experiment: Experiment) -> TrainingSettings:

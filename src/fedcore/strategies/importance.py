@@ -43,4 +43,4 @@ def build(
         told = LocalPlan(phases, Path.FORWARD_CORESET)
         return caught_up(told, client.num_samples, epochs, catch_up)
 
-    return Strategy(plan, otherwise.merge)
+    return Strategy(plan, otherwise.merge, keeps_deadline=True)

@@ -41,4 +41,4 @@ def on_subsets(
         own = LocalPlan(phases, Path.RANDOM_SUBSET)
         return caught_up(own, client.num_samples, epochs, catch_up)
 
-    return Strategy(plan, by_name(aggregation))
+    return Strategy(plan, by_name(aggregation), keeps_deadline=True)
