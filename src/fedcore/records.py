@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcore.types import ClientId, Path
+from fedcore.types import Assignment, ClientId, Path
 
 
 class Waste(StrEnum):
@@ -17,6 +17,7 @@ class Waste(StrEnum):
 
     CANCELLED = "cancelled"  # the server merged without it, and told it to stop
     REJECTED = "rejected"  # its answer held NaN or infinity
+    LOST = "lost"  # the client dropped out
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,15 @@ class ClientRecord:
     fell_back: bool = False
     wasted: Waste | None = None
     staleness: int = 0  # merges between its start and the one that took its answer in
+
+
+Event = dict[str, Any]  # something that happened to a job: a line of events.jsonl
+
+
+def event(kind: str, time: float, told: Assignment, **more: Any) -> Event:
+    """What happened to the job that was told so, in virtual seconds since the run's start."""
+    job = {"client": told.client_id, "base_version": told.base_version, "repeat": told.repeat}
+    return {"event": kind, "time": time, **job, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,8 @@ class RoundRecord:
     selection_seconds: float = field(default=0.0, compare=False)
     waited_seconds: float = field(default=0.0, compare=False)
     evaluation_seconds: float = field(default=0.0, compare=False)
+    cut: bool = False  # by the time budget: nothing was merged, and the run is over
+    events: tuple[Event, ...] = field(default=(), compare=False)
 
     @property
     def time(self) -> float:

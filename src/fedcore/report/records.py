@@ -49,6 +49,7 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
         "rejected": record.rejected,
         "fell_back": sum(client.fell_back for client in record.clients),
         "clients": [_client_row(client, record.deadline) for client in record.clients],
+        **({"cut": True} if record.cut else {}),
         **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
@@ -58,6 +59,7 @@ def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     run = RunKey(*(row[field.name] for field in fields(RunKey)))
     values = {name: _value(row, name) for name in (*MEASURED, "rejected")}
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
+    values["cut"] = "cut" in row
     clients = tuple(map(_client, row["clients"]))
     return run, RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
 
@@ -71,8 +73,19 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     return "".join(lines), check
 
 
+def to_event_lines(run: RunKey, record: RoundRecord) -> str:
+    """The events of a round as lines of JSON."""
+    whose = {**asdict(run), "round": record.number}
+    return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
+
+
+def is_complete(records: Sequence[RoundRecord], most: int) -> bool:
+    """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
+    return len(records) == most or (bool(records) and records[-1].cut)
+
+
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
-    """The records of a ``rounds.jsonl`` whose job has ``rounds`` rounds of every expected run.
+    """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
 
     A torn last line, as a crash leaves it, is dropped. Any other line that is not the round that
     belongs in its place is refused; without it and what follows, the job can go on.
@@ -85,7 +98,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
         raise BadRecord(
             f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
         ) from None
-    places = [(run, number) for run in expected for number in range(1, rounds + 1)]
+    waiting = iter(expected)
+    due: tuple[RunKey | None, int] = next(waiting, None), 1
     runs: Runs = {}
     check, checked = 0, False
     for index, line in enumerate(lines):
@@ -94,12 +108,12 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             check = _check(row, check)
             checked = checked or "check" in row
             run, record = from_row(row)
-            if index == len(places):
+            if due[0] is None:
                 raise ValueError(f"the job has {index} rounds")
-            if type(record.number) is not int or (run, record.number) != places[index]:
-                due = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
-                found = due.format(run, record.number)
-                raise ValueError(f"{found} in place of {due.format(*places[index])}")
+            if type(record.number) is not int or (run, record.number) != due:
+                name = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
+                found = name.format(run, record.number)
+                raise ValueError(f"{found} in place of {name.format(*due)}")
             if checked and row.get("check") != f"{check:08x}":
                 raise ValueError("it was changed after it was written")
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -112,6 +126,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
                 f"delete the lines from {index + 1} on and resume again"
             ) from None
         runs.setdefault(run, []).append(record)
+        over = is_complete(runs[run], rounds)
+        due = (next(waiting, None), 1) if over else (run, record.number + 1)
     return runs
 
 

@@ -107,7 +107,9 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
     first = next(iter(cells.values()))
     several = len(first) > 1
     seeds = f"{len(first)} seeds" if several else f"seed {first[0]['seed']}"
-    rounds = counted(first[0]["rounds"], "round")
+    lengths = [run["rounds"] for runs in cells.values() for run in runs]
+    several_lengths = f"{min(lengths):,} to " if min(lengths) < max(lengths) else ""
+    rounds = several_lengths + counted(max(lengths), "round")
     table = Table(
         # Names fold where there is no room; numbers never do.
         Column("Strategy", overflow="fold", min_width=9),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import torch
 
@@ -14,6 +16,7 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.errors import BadOption
 from fedcore.rates import factor_of
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
@@ -93,15 +96,30 @@ def build_world(
     sizes = sizes_of(clients)
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
-    ahead = AHEAD if lazy is None else 0
+    ahead = AHEAD if lazy is None and fleet.presence is None else 0
     settings = LoopSettings(
-        experiment.epochs, experiment.clients_per_round, run.seed, experiment.rounds, ahead
+        experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds, ahead
     )
-    clock = VirtualClock(executor, fleet.deadline, sent)
+    clock = VirtualClock(
+        executor,
+        fleet.deadline,
+        sent,
+        presence=fleet.presence,
+        dropout=experiment.dropout,
+        budget=experiment.time_budget * fleet.deadline or math.inf,
+        promised=strategy.keeps_deadline,
+    )
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
+    server = Server(
+        strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
+    )
+    working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
+    if experiment.time_budget and not any(working):
+        asked = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
+        raise BadOption(f"{asked}, so time would not pass; leave out --time-budget")
     return World(
-        Server(strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings),
+        server,
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads),
         federation.initial,
@@ -149,11 +167,25 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
         wall_seconds=ended - began,
+        cut=merged.cut,
+        events=merged.events,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
+
+
+def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
+    """Shares of stragglers: those asked for, or what the deadline makes, in the mean over seeds."""
+    if not experiment.deadline:
+        return list(experiment.stragglers)
+    shares = []
+    for seed, one in federations.items():
+        run = RunKey("", "", 0.0, seed)
+        fleet = fleet_of(sizes_of(one.dataset.clients), experiment, run, one.model_bytes)
+        shares.append(fleet.stragglers)
+    return [round(mean(shares), 1)]
 
 
 def training_of(experiment: Experiment) -> TrainingSettings:
