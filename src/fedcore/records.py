@@ -46,6 +46,22 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """What is known of a run when its last round is over; accuracies of clients on training data.
+
+    A client is slow if E epochs on everything end after the deadline.
+    """
+
+    deadline_seconds: float  # rounds on disk are in units of it
+    model_bytes: int
+    clients: int  # of the fleet
+    slow_clients: int
+    slow_accuracy: float | None  # over the samples of slow clients; None: no such sample
+    worst_accuracy: float  # mean over the worst tenth of clients
+    validation_accuracy: float | None = None  # on the half that step sizes are chosen by
+
+
+@dataclass(frozen=True, slots=True)
 class RoundRecord:
     """One round, from merge to merge: its length, and how good its model is; None: not measured."""
 
@@ -59,6 +75,7 @@ class RoundRecord:
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float
+    ending: Ending | None = None  # of the last round
     # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
     training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
     selection_seconds: float = field(default=0.0, compare=False)
@@ -73,9 +90,13 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run of a comparison: a strategy at a share of stragglers, with a seed."""
+    """Which run of a comparison: a strategy at a share of stragglers, with a seed.
+
+    Where several step sizes are tried, also with which of them.
+    """
 
     benchmark: str
     strategy: str
     stragglers: float
     seed: int
+    learning_rate: float | None = None

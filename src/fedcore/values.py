@@ -63,6 +63,23 @@ def percentages(name: str, value: Any) -> None:
     distinct(name, value)
 
 
+def accuracies(name: str, value: Any) -> None:
+    """A check for lists of accuracies above 0 and at most 1, which may be empty."""
+    for accuracy in value:
+        if not 0 < accuracy <= 1:
+            raise BadOption(
+                f"{name} must be accuracies above 0 and at most 1, got {accuracy:g}; "
+                "80 % is written 0.8"
+            )
+    distinct(name, value or (name,))
+
+
+def step_sizes(name: str, value: Any) -> None:
+    """A check for lists of step sizes, which may be empty."""
+    for rate in value:
+        above_zero("learning_rate", rate)
+
+
 def distinct(name: str, value: Any) -> None:
     """A check for lists that are neither empty nor name anything twice."""
     if not value:

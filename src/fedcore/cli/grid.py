@@ -1,4 +1,4 @@
-"""Run the grid of an experiment - strategies, shares of stragglers, seeds - and write it down.
+"""Run the grid of an experiment - strategies, stragglers, step sizes, seeds - and write it down.
 
 Needs neither typer nor rich, so that it also runs on machines that have torch and NumPy alone.
 """
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
-from fedcore.history import summary
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs
+from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
@@ -68,12 +68,14 @@ def run_grid(
     for run in grid:
         federation = federations[run.seed]
         there = len(federation.dataset.clients)
-        strategy = build_strategy(sources[run.strategy], experiment, federation.proxy, there)
+        rate = run.learning_rate or experiment.learning_rate
+        own = dataclasses.replace(experiment, learning_rate=rate)
+        strategy = build_strategy(sources[run.strategy], own, federation.proxy, there)
         done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
         tell(run, done)
         if done == experiment.rounds:
             continue
-        world = build_world(federation, experiment, run, strategy)
+        world = build_world(federation, own, run, strategy)
         with closing(simulate_rounds(world, snapshot)) as rounds:
             for record, state in rounds:
                 if folder is not None:
@@ -107,6 +109,12 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
         options=experiment.data,
     )
+    if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
+        rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
+        raise BadOption(
+            f"learning_rate {rates} is to be chosen from by held-out data, of which "
+            f"{experiment.benchmark!r} has none; give one number"
+        )
     asked, there = experiment.clients_per_round, len(dataset.clients)
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
@@ -119,7 +127,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     for strategy in experiment.strategies:
         build_strategy(strategy, experiment, first.proxy, there)
     build_sampler(experiment)
-    for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
+    name = experiment.strategies[:1]
+    for run in runs_of(dataclasses.replace(experiment, strategies=name, learning_rates=())):
         fleet_of(sizes_of(dataset.clients), experiment, run)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
         settings = TrainingSettings(experiment.learning_rate, experiment.batch_size)
@@ -132,5 +141,5 @@ def runs_of(experiment: Experiment) -> Iterator[RunKey]:
     benchmark = plugins.title(experiment.benchmark)
     for stragglers in experiment.stragglers:
         for strategy in experiment.strategies:
-            for seed in experiment.seed:
-                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed)
+            for rate, seed in product(experiment.learning_rates or (None,), experiment.seed):
+                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed, rate)

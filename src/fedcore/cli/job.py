@@ -12,7 +12,16 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
 from fedcore.report.output import PICTURES
-from fedcore.report.tables import counted, plain_console, remarks, strategy_title, tables
+from fedcore.report.step_sizes import chosen_runs
+from fedcore.report.tables import (
+    cost_tables,
+    counted,
+    plain_console,
+    remarks,
+    step_size_remarks,
+    strategy_title,
+    tables,
+)
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -53,6 +62,8 @@ def run_job(
         nonlocal began
         began = True
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
+        if run.learning_rate is not None:
+            label += f", step size {run.learning_rate:g}"
         if len(experiment.seed) > 1:
             label += f", seed {run.seed}"
         completed = runs.index(run) * experiment.rounds + done
@@ -74,13 +85,17 @@ def run_job(
         console.print(table)
     for sentence in remarks(content["results"]):
         console.print(sentence, soft_wrap=True)
+    for table in cost_tables(content["results"]):
+        console.print(table)
+    for sentence in step_size_remarks(content["step_sizes"]):
+        console.print(sentence, soft_wrap=True)
     if out is not None:
         files = ["summary.json", "rounds.jsonl"]
         if plots:
             try:
                 from fedcore.report.plots import draw_all
 
-                draw_all(found, out)
+                draw_all(chosen_runs(found), out)
                 files += PICTURES
             except ImportError:
                 notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")

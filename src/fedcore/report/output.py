@@ -25,9 +25,9 @@ from torch import Tensor
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord
-from fedcore.history import summary
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report.records import Runs, read_runs, to_lines, to_row
+from fedcore.report.summary import summary
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT = "checkpoint.npz"

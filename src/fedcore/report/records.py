@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
-from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
+from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste
 from fedcore.types import Path as WorkPath
 
 Row = dict[str, Any]
@@ -30,7 +30,10 @@ PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
 RARE = {"fell_back", "wasted", "staleness"}  # of a client; not in a line where there is none
-OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
+ENDING = [field.name for field in fields(Ending)]
+OPTIONAL = {  # numbers that may be missing
+    *(*MEASURED, *ERRORS, "coreset_budget", "coreset_size", "slow_accuracy", "validation_accuracy"),
+}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
@@ -40,7 +43,7 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
     """
     working = sum(client.work > 0 for client in record.clients)
     return {
-        **asdict(run),
+        **{name: value for name, value in asdict(run).items() if value is not None},
         "round": record.number,
         "round_time": record.time,
         **{name: _finite(getattr(record, name)) for name in MEASURED},
@@ -49,16 +52,19 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
         "rejected": record.rejected,
         "fell_back": sum(client.fell_back for client in record.clients),
         "clients": [_client_row(client, record.deadline) for client in record.clients],
+        **({"ending": asdict(record.ending)} if record.ending else {}),
         **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
 
 def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     """The record of a line, in which a deadline lasts 1; raises where a value cannot be one."""
-    run = RunKey(*(row[field.name] for field in fields(RunKey)))
-    values = {name: _value(row, name) for name in (*MEASURED, "rejected")}
+    run = RunKey(**{f.name: row[f.name] for f in fields(RunKey) if f.name in row})
+    values: Row = {name: _value(row, name) for name in (*MEASURED, "rejected")}
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
     clients = tuple(map(_client, row["clients"]))
+    if "ending" in row:
+        values["ending"] = Ending(**{name: _value(row["ending"], name) for name in ENDING})
     return run, RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
 
 

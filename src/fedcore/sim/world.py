@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,16 +14,24 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
-from fedcore.records import RoundRecord, RunKey, Snapshot
+from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure
+from fedcore.sim.measure import Measure, slow_and_worst
 from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
+from fedcore.types import (
+    Assignment,
+    ClientId,
+    Executor,
+    LocalUpdate,
+    Params,
+    SelectionTime,
+    TrainingSettings,
+)
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
 # earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
@@ -73,6 +81,8 @@ class World:
     initial: Params
     device: torch.device
     deadline: float
+    slow: frozenset[ClientId]  # who cannot do E epochs on everything by the deadline
+    ending: Ending  # as far as it is known before the first round
 
 
 def build_world(
@@ -100,13 +110,21 @@ def build_world(
     clock = VirtualClock(executor, fleet.deadline, sent)
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
+    halved = len(experiment.learning_rates) > 1
+    slow = frozenset(
+        client
+        for client, known in fleet.profiles.items()
+        if known.seconds(experiment.epochs * known.num_samples, sent) > fleet.deadline
+    )
     return World(
         Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
         executor,
-        Measure(federation, experiment.evaluate_samples, device, threads),
+        Measure(federation, experiment.evaluate_samples, device, threads, halved=halved),
         federation.initial,
         device,
         fleet.deadline,
+        slow,
+        Ending(fleet.deadline, sent, len(sizes), len(slow), None, 0.0),
     )
 
 
@@ -135,6 +153,8 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
     executed = time.perf_counter()
     trained = world.measure.train(merged.state.params)
     tested = world.measure.test(merged.state.params)
+    last = merged.state.version == world.server.settings.merges
+    ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
     return RoundRecord(
         number=merged.state.version,
@@ -147,10 +167,23 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
         wall_seconds=ended - began,
+        ending=ending,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
+    )
+
+
+def _ending(world: World, params: Params) -> Ending:
+    """How the last model does on clients' own data, and on the half that is to choose by."""
+    slow, worst = slow_and_worst(world.measure.by_client(params), world.slow)
+    chosen = world.measure.test(params, "validation")
+    return replace(
+        world.ending,
+        slow_accuracy=slow,
+        worst_accuracy=worst,
+        validation_accuracy=None if chosen is None else chosen.accuracy,
     )
 
 
