@@ -21,7 +21,7 @@ LAYERS = {
     **dict.fromkeys(("server", "datasets", "models"), 3),
     **dict.fromkeys(("config", "strategies", "client"), 4),
     **dict.fromkeys(("sim", "report"), 5),
-    "cli": 6,
+    **dict.fromkeys(("cli", "flower"), 6),
     "__main__": 7,
 }
 WITHOUT_TWIN = {"__init__", "main", "types", "version", "errors"}
@@ -56,6 +56,12 @@ def test_imports_point_downwards(path):
         return
     for other in own_parts(path):
         assert other == part or LAYERS[other] < LAYERS[part], f"{part} must not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_the_deployment_knows_flower(path):
+    if part_of(path) != "flower":
+        assert not any(module.split(".")[0] == "flwr" for module, _ in imports(path))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*_strategy.py")), ids=str)
@@ -101,6 +107,8 @@ def test_optional_and_heavy_packages_are_imported_where_they_are_used():
                 found = {node.module.split(".")[0]}
             else:
                 continue
+            if part_of(path) == "flower":  # which is imported by those who have Flower
+                found -= {"flwr"}
             assert not found & {"numba", "matplotlib", "flwr", "kmedoids", "sklearn"}, path
             # ... and a grid can be run and written down with them alone.
             if path.parent.name != "cli" or path.stem == "grid":

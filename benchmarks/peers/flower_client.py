@@ -34,10 +34,12 @@ def model_at_hand() -> torch.nn.Module:
 def train(message: Message, context: Context) -> Message:
     """Train the client that the message names, whichever node got it."""
     work, model = work_at_hand(), model_at_hand()
-    config = message.content["config"]
-    client = int(config["client"])
-    set_weights(model, message.content["arrays"].to_numpy_ndarrays())
-    train_client(model, work, int(config["round"]), client)
+    config = message.content.config_records["config"]
+    client, number = config["client"], config["round"]
+    assert isinstance(client, int)
+    assert isinstance(number, int)
+    set_weights(model, message.content.array_records["arrays"].to_numpy_ndarrays())
+    train_client(model, work, number, client)
     content = RecordDict(
         {
             "arrays": ArrayRecord(numpy_ndarrays=weights_of(model)),

@@ -66,7 +66,8 @@ class Job:
             for number, phase in enumerate(assignment.plan.phases)
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
-        self._loss_sums: list[Tensor] = []
+        self._loss_sums: list[Tensor] = []  # of the samples met in the first epoch
+        self._met = self._steps = 0
         self._answer = LocalUpdate(
             assignment.client_id, {}, len(data), base_version=assignment.base_version
         )
@@ -86,8 +87,10 @@ class Job:
 
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
-        sums = torch.stack(self._loss_sums).sum(0).tolist() if self._loss_sums else (0.0, 0.0)
-        return replace(self._answer, params=params, loss_sum=sums[0], loss_square_sum=sums[1])
+        noted = self._loss_sums or [torch.zeros(2)]
+        total, squares = torch.stack(noted).sum(0).tolist()
+        found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
+        return replace(self._answer, params=params, steps=self._steps, **found)
 
     def _follow(self) -> Iterator[Train | Rest]:
         assignment = self.assignment
@@ -106,12 +109,11 @@ class Job:
             if phase.coreset is not None:
                 self._note_coreset(samples)
             tape = phase_schedule(assignment, number, samples, batch_size)
-            before = self._answer
-            first_epoch = 0 if before.steps else -(-len(samples.indices) // batch_size)
-            met = int((tape.coefficient[:first_epoch] > 0).sum())
-            self._answer = replace(
-                before, steps=before.steps + len(tape.index), loss_count=before.loss_count + met
-            )
+            first_epoch = 0
+            if not self._steps:
+                self._met = len(samples.indices)
+                first_epoch = -(-self._met // batch_size)
+            self._steps += len(tape.index)
             yield Train(tape, _yields_gradients(assignment.plan, number), first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
 

@@ -54,20 +54,23 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     else:
         order = generator.permuted(np.tile(np.arange(size), (epochs, 1)), axis=1)
     steps = -(-size // batch_size)
-    # [epochs, steps * batch] -> [epochs * steps, batch]; every epoch ends with its own padding.
+    # [epochs, steps * batch] -> [epochs, steps, batch]; every epoch ends with its own padding.
     # np.pad does the same in ten times the time, which is most of a small client's.
-    room, shape = steps * batch_size, (epochs * steps, batch_size)
+    room, shape = steps * batch_size, (epochs, steps, batch_size)
     padded = np.zeros((epochs, room), np.int64)
     padded[:, :size] = order
     order = padded.reshape(shape)
-    real = np.broadcast_to(np.arange(room) < size, (epochs, room)).reshape(shape)
-    weights, batch_sizes = samples.weights[order], real.sum(axis=1, keepdims=True)
-    match samples.weighting:
-        case Weighting.SCALED:
-            coefficient = size / samples.weights.sum() * weights / batch_sizes
-        case Weighting.NORMALISED:
-            coefficient = weights / np.where(real, weights, 0.0).sum(axis=1, keepdims=True)
-        case Weighting.PROPORTIONAL:
-            coefficient = 1.0 / batch_sizes
-    coefficient = np.where(real, coefficient, 0.0).astype(np.float32)
-    return BatchSchedule(samples.indices[order], coefficient)
+    real = (np.arange(room) < size).reshape(shape[1:])  # of one epoch, as the next two
+    batch_sizes = real.sum(axis=1, keepdims=True)
+    each = np.where(real, 1.0 / batch_sizes, 0.0)
+    if samples.weighting is Weighting.PROPORTIONAL:
+        coefficient = np.broadcast_to(each, shape)
+    elif samples.weighting is Weighting.NORMALISED:
+        weights = np.where(real, samples.weights[order], 0.0)
+        coefficient = weights / weights.sum(axis=2, keepdims=True)
+    else:
+        coefficient = np.where(
+            real, size / samples.weights.sum() * samples.weights[order] / batch_sizes, 0.0
+        )
+    coefficient = coefficient.astype(np.float32).reshape(-1, batch_size)
+    return BatchSchedule(samples.indices[order].reshape(-1, batch_size), coefficient)

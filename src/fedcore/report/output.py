@@ -134,13 +134,15 @@ class OutputFolder:
         self._rewrite()
         return number, snapshot
 
-    def add(self, record: RoundRecord, run: RunKey, snapshot: Callable[[], Snapshot]) -> None:
-        """Write a round; now and then what ``snapshot`` makes too."""
+    def add(
+        self, record: RoundRecord, run: RunKey, snapshot: Callable[[], Snapshot] | None = None
+    ) -> None:
+        """Write a round; now and then what ``snapshot`` makes too, if there is one."""
         self.runs.setdefault(run, []).append(record)
         line, self._check = to_lines([to_row(run, record)], self._check)
         with (self.path / ROUNDS).open("a", encoding="utf-8") as file:
             file.write(line)
-        if time.monotonic() - self._saved > CHECKPOINT_EVERY:
+        if snapshot is not None and time.monotonic() - self._saved > CHECKPOINT_EVERY:
             save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
 

@@ -51,16 +51,15 @@ class Pool:
         # Copying would convert types without a word, and one column into many.
         for name, (x, _) in zip(names, parts, strict=True):
             check_alike(name, x, names[0], parts[0][0])
-        total = sum(len(y) for _, y in parts)
-        self._reserve(total, parts[0][0])
-        placed, first = [], 0
-        for x, y in parts:
-            rows = slice(first, first + len(y))
-            self.x[rows].copy_(x)
-            self.y[rows].copy_(y)
-            placed.append((first, ClientData(self.x[rows], self.y[rows])))
-            first += len(y)
-        return placed
+        xs, ys = zip(*parts, strict=True)
+        sizes = [len(y) for y in ys]
+        self._reserve(sum(sizes), xs[0])
+        for pool, own in ((self.x, xs), (self.y, ys)):  # one transfer, not one for each client
+            pool[: sum(sizes)].copy_(torch.cat(own))
+        firsts = [sum(sizes[:number]) for number in range(len(sizes))]
+        rows = (slice(first, first + size) for first, size in zip(firsts, sizes, strict=True))
+        views = [ClientData(self.x[own], self.y[own]) for own in rows]
+        return list(zip(firsts, views, strict=True))
 
     def _reserve(self, rows: int, example: Tensor) -> None:
         same = self.x.shape[1:] == example.shape[1:] and self.x.dtype == example.dtype

@@ -112,6 +112,7 @@ class Block:
     pool: Pool
     steps: Steps
     _slots: list[_Client | None] = field(default_factory=list, init=False)
+    _losses: list[tuple[list[tuple[int, Job]], Tensor]] = field(default_factory=list, init=False)
 
     def train(
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
@@ -134,6 +135,7 @@ class Block:
                     self._slots[slot] = None
             present = [client for client in self._slots if client is not None]
             if not present:
+                self._note_losses()
                 return [client.job.answer(trained[id(client)]) for client in clients]
             if len(present) <= CROWD * len(self._slots):
                 kept = [slot for slot, client in enumerate(self._slots) if client is not None]
@@ -185,16 +187,22 @@ class Block:
             noted[:early, slot] = coming.coefficient[:early] > 0
         tape = Tape(self._on_device(rows), self._on_device(coefficient))
         losses, shown = self.steps.run(tape, watch, note=bool(noted.any()))
-        sums = None
-        if losses is not None:  # brought from a device for all clients at once
+        if losses is not None:
             first = torch.where(self._on_device(noted), losses, 0.0)
-            sums = loss_sums(first.transpose(0, 1).flatten(1)).cpu()
+            whose = [(slot, client.job) for slot, client in training if noted[0, slot, 0]]
+            self._losses.append((whose, loss_sums(first.transpose(0, 1).flatten(1))))
         for slot, client in training:
-            if sums is not None and noted[:, slot].any():
-                client.job.note_losses(sums[slot])
             if shown and client.train.watch:
                 own = slice(slot * shape[2], (slot + 1) * shape[2])
                 client.watch(HeadGradients.gather([rows_of(seen, own) for seen in shown]), count)
+
+    def _note_losses(self) -> None:
+        """Bring sums from the device; not before the end, since the next tape would wait for it."""
+        for whose, sums in self._losses:
+            here = sums.cpu()
+            for slot, job in whose:
+                job.note_losses(here[slot])
+        self._losses = []
 
     def _on_device(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(values).to(self.pool.device)

@@ -1,0 +1,1 @@
+"""FedCore over real processes: a Flower deployment on loopback, with TLS and node keys."""

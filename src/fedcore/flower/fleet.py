@@ -1,0 +1,151 @@
+"""What the server learns of its nodes: what they hold, how fast they are, what the way takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from flwr.proto.node_pb2 import NodeInfo
+
+from fedcore.flower.wire import Report
+from fedcore.sources.clients import ClientSizes
+from fedcore.types import ClientId, ClientProfile
+
+SHARE = 0.5  # of a new measurement in an average
+FADING = 0.8  # of what is known of a node that sits out, every round
+KEPT = 16  # ways back that are remembered of a node
+UNMEASURED = 1e9  # samples a second: who is not known yet is told to do everything
+FIRST_SPREAD = 0.5  # seconds, while only one way back was seen
+NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
+LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
+
+
+@dataclass(slots=True)
+class Node:
+    """One node, by what it answered."""
+
+    samples: int = 0  # 0: it has not answered yet
+    speed: float = 0.0  # work / training seconds, averaged; 0: not known
+    overhead: float = 0.0  # seconds of a trip that are no training, averaged
+    backs: list[float] = field(
+        default_factory=list
+    )  # trip - age - handler: the clock's error in it
+    lies: int = 0  # bad answers in a row
+    refused: int = 0  # in all
+    left_out_until: int = 0  # the version from which it may be drawn again
+    left_out: int = 0  # rounds, the last time
+
+
+class Fleet(Mapping[ClientId, ClientProfile]):
+    """Everybody ever met, as profiles by number; numbers stay, also from process to process."""
+
+    def __init__(self, model_bytes: int) -> None:
+        """Nobody yet; the way takes so long as if a link carried ``model_bytes`` in that time."""
+        self.names: list[str] = []
+        self.nodes: list[Node] = []
+        self.online: dict[ClientId, int] = {}  # the address of each, for this run
+        self.norms: list[float] = []  # of updates that were accepted
+        self.model_bytes = model_bytes
+
+    def meet(self, found: Iterable[NodeInfo]) -> None:
+        """Who is online now; a node is its key, or where it has none, its address."""
+        named = {_name(node): node.node_id for node in found}
+        for name in sorted(named.keys() - set(self.names)):
+            self.names.append(name)
+            self.nodes.append(Node())
+        self.online = {n: named[name] for n, name in enumerate(self.names) if name in named}
+
+    def __getitem__(self, client: ClientId) -> ClientProfile:
+        node = self.nodes[client]
+        link = self.model_bytes / node.overhead if node.overhead > 0 else float("inf")
+        return ClientProfile(max(1, node.samples), node.speed or UNMEASURED, upload=link)
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(range(len(self.nodes)))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def sizes(self) -> ClientSizes:
+        """Samples of each; who was not met yet counts as the mean of the others."""
+        known = [node.samples for node in self.nodes if node.samples]
+        mean = round(fmean(known)) if known else 1
+        return ClientSizes(range(len(self)), [node.samples or mean for node in self.nodes])
+
+    def learn(
+        self, client: ClientId, report: Report, examples: int, trip: float, timely: bool
+    ) -> None:
+        """Take a report in; ``timely``: it was collected as it came, so that its trip is known."""
+        node = self.nodes[client]
+        node.samples = examples
+        if report.work and report.training_seconds > 0:
+            node.speed = _averaged(node.speed, report.work / report.training_seconds)
+        if timely:
+            node.overhead = _averaged(node.overhead, max(0.0, trip - report.training_seconds))
+            node.backs = [*node.backs, trip - report.age - report.handler_seconds][-KEPT:]
+
+    def fade(self, client: ClientId) -> None:
+        """Who sits out is not measured any more: believe a little less that it is too slow."""
+        node = self.nodes[client]
+        node.speed, node.overhead = node.speed / FADING, node.overhead * FADING
+
+    def back(self, client: ClientId, deadline: float) -> float:
+        """Mean + 2 sd of the ways back that were seen; a tenth of the deadline before the first."""
+        seen = self.nodes[client].backs
+        if not seen:
+            return deadline / 10
+        return fmean(seen) + 2 * (pstdev(seen) if len(seen) > 1 else FIRST_SPREAD)
+
+    def longest(self) -> float:
+        """The longest update that is accepted."""
+        middle = median(self.norms) if len(self.norms) >= FEWEST_NORMS else 0.0
+        return LONGEST * middle if middle > 0 else float("inf")
+
+    def accept(self, client: ClientId, norm: float) -> None:
+        """A good answer, and how far it went."""
+        self.nodes[client].lies = 0
+        self.norms = [*self.norms, norm][-NORMS:]
+
+    def refuse(self, client: ClientId, version: int) -> None:
+        """A bad answer; after some in a row the node is left out, every time for twice as long."""
+        node = self.nodes[client]
+        node.lies, node.refused = node.lies + 1, node.refused + 1
+        if node.lies >= LIES:
+            node.lies, node.left_out = 0, 2 * node.left_out or LEFT_OUT
+            node.left_out_until = version + 1 + node.left_out
+
+    def left_out(self, version: int) -> list[ClientId]:
+        """Who is left out of a round for bad answers."""
+        return [c for c in self.online if self.nodes[c].left_out_until > version]
+
+    def seconds(self, epochs: int) -> list[float]:
+        """What E epochs on everything and the way take, of everybody online who was measured."""
+        profiles = (self[c] for c in self.online if self.nodes[c].speed)
+        return [p.seconds(epochs * p.num_samples, self.model_bytes) for p in profiles]
+
+    def overheads(self) -> list[float]:
+        """What the way alone takes, of everybody online who was measured."""
+        return [node.overhead for c in self.online if (node := self.nodes[c]).backs]
+
+    def to_json(self) -> dict[str, Any]:
+        """All that was learned, for a checkpoint."""
+        nodes = [dataclasses.asdict(node) for node in self.nodes]
+        return {"names": self.names, "nodes": nodes, "norms": self.norms}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Know again what a checkpoint holds."""
+        self.names, self.norms = list(saved["names"]), list(saved["norms"])
+        self.nodes = [Node(**node) for node in saved["nodes"]]
+
+
+def _name(node: NodeInfo) -> str:
+    key = bytes(node.public_key)
+    return hashlib.sha256(key).hexdigest() if key else f"node {node.node_id}"
+
+
+def _averaged(before: float, now: float) -> float:
+    return now if before == 0 else before + SHARE * (now - before)

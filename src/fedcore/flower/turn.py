@@ -1,0 +1,154 @@
+"""A client's turn: one order, the time that is left of it, and what is said of it afterwards.
+
+    seconds left = 0.98 (τ - age - back) - what passed since,   age = own clock - the order's time
+
+``back`` is learned from (trip - age - handler), so a clock that is wrong by a constant cancels.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from fedcore.coreset.build import PLAIN
+from fedcore.coreset.proxies import NONE
+from fedcore.flower.warm import is_warm
+from fedcore.flower.wire import ORDER, BadMessage, Order, Report, read_order, report_metrics
+from fedcore.types import CoresetSpec, Phase
+
+if TYPE_CHECKING:
+    from flwr.app import ArrayRecord, Context, Message
+
+log = logging.getLogger(__name__)
+SAFE = 0.98
+LEAST_SELECTION, SELECTION_MARGIN = 1.5, 1.2  # seconds; times the last one's
+STATE = "fedcore"  # what a node remembers from order to order
+
+
+class Clock(NamedTuple):
+    """The time of day, to compare with a server's, and one that never jumps."""
+
+    wall: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.monotonic
+
+
+WALL = Clock()
+
+
+def order_of(msg: Message) -> Order:
+    """The order that a message brings."""
+    found = [record[ORDER] for record in msg.content.config_records.values() if ORDER in record]
+    if not found:
+        raise BadMessage("the message brings no order; the server's strategy must be FedCore's")
+    return read_order(found[0])
+
+
+def seconds_for(order: Order, age: float) -> float:
+    """τ - age - back.
+
+    Before first contact a clock's error is in ``age`` and not yet in ``back``. An order that would
+    be answered before it was made shows that; what is plausible of it then is the way back alone.
+    """
+    overhead = age + order.back
+    return order.deadline - (overhead if overhead >= 0 else max(0.0, min(order.back, -overhead)))
+
+
+class Turn:
+    """Follows one order on the clock; ``said`` is its report so far."""
+
+    def __init__(self, msg: Message, context: Context, clock: Clock = WALL) -> None:
+        """Look at the clock, and at what earlier turns of this node took."""
+        self.order, self._msg, self._context, self.clock = order_of(msg), msg, context, clock
+        age, self._began = clock.wall() - msg.metadata.created_at, clock.steady()
+        version = self.order.assignment.base_version
+        self.said = Report(self.order.ticket, version, 0, 0, 0.0, age, 0.0)
+        kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})
+        self.selection, after = (float(kept.get(name, 0.0)) for name in ("selection", "after"))
+        self._end = self._began + SAFE * seconds_for(self.order, age) - after
+        self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
+        self._longest, self._ended = 0.0, math.inf
+
+    def say(self, **news: float) -> None:
+        """Change what the report will say."""
+        self.said = replace(self.said, **news)  # type: ignore[arg-type]
+
+    def go_on(self) -> bool:
+        """Whether another step can be taken: none is expected to outlast the longest so far."""
+        self._ended = self.clock.steady()
+        on = self._ended + self._longest <= self._end
+        self.say(cut_short=int(not on))
+        return on
+
+    def stepped(self, samples: int, seconds: float) -> None:
+        """Note a step."""
+        self._first = self._first if self.said.steps else (samples, seconds)
+        self._longest, self._ended = max(self._longest, seconds), self.clock.steady()
+        work, trained = self.said.work + samples, self.said.training_seconds + seconds
+        self.say(steps=self.said.steps + 1, work=work, training_seconds=trained)
+
+    @property
+    def for_selection(self) -> float:
+        """Seconds that choosing a coreset is given."""
+        return max(LEAST_SELECTION, SELECTION_MARGIN * self.selection)
+
+    def late_spec(
+        self, phase: Phase, size: int, trouble: str | None = None, *, grow: bool
+    ) -> CoresetSpec:
+        """What coreset of ``size`` samples to choose now that the first epoch shows one's speed.
+
+        b = floor(seconds left after the choice / (epochs · seconds a sample)), at most the server's
+        b unless it may ``grow``. A plain draw where there is ``trouble``, the solver would have to
+        be compiled first, or the time is too short to choose.
+        """
+        spec = phase.coreset
+        assert spec is not None
+        most = size if grow and self.said.work else min(spec.budget, size)
+        plain = max(1, min(most, self._affordable(phase.epochs, 0.0)))
+        if spec.proxy == NONE or plain == size:
+            return replace(spec, budget=plain)
+        chosen = min(most, self._affordable(phase.epochs, self.for_selection))
+        if trouble is None and chosen == 0:
+            trouble = "too little time is left to choose"
+        if trouble is None and not is_warm(spec.selector):
+            trouble = "the solver is not compiled yet, see python -m fedcore.flower.warm"
+        if trouble is None:
+            return replace(spec, budget=chosen)
+        log.warning("%d of %d samples are drawn plainly: %s", plain, size, trouble)
+        self.say(fell_back=1)
+        return replace(spec, budget=plain, selector=PLAIN, proxy=NONE)
+
+    def _affordable(self, epochs: int, reserved: float) -> int:
+        left = self._end - self.clock.steady() - reserved
+        work, seconds = self.said.work, self.said.training_seconds
+        if self.said.steps > 1:
+            work, seconds = work - self._first[0], seconds - self._first[1]
+        # Without a step behind us, nothing is known but whether there is time at all.
+        total = left * work / seconds if seconds > 0 else math.copysign(2**53, left)
+        return max(0, math.floor(total / epochs))
+
+    def report(self, examples: int) -> dict[str, int | float]:
+        """Numbers of a MetricRecord: what the server learns from; no sample, label or index.
+
+        What passed since the last step, an evaluation say, is left time for in the next turn.
+        """
+        from flwr.app import ConfigRecord
+
+        now = self.clock.steady()
+        kept = {"selection": self.selection, "after": max(0.0, now - self._ended)}
+        self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
+        self.say(handler_seconds=now - self._began)
+        return report_metrics(self.said, examples)
+
+    def reply(self, arrays: ArrayRecord | Mapping[str, Tensor], examples: int) -> Message:
+        """The answer: one record of arrays, one of numbers."""
+        from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+
+        own = arrays if isinstance(arrays, ArrayRecord) else ArrayRecord(dict(arrays))
+        metrics = MetricRecord(self.report(examples))  # type: ignore[arg-type]
+        return Message(RecordDict({"arrays": own, "metrics": metrics}), reply_to=self._msg)

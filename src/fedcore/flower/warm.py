@@ -1,0 +1,67 @@
+"""Compile the solver before the first round: ``python -m fedcore.flower.warm``.
+
+Cold it takes half a minute, from numba's cache a second; a new process serves every message. What
+was compiled is written down beside the compiled code, so that a client can tell which it would be.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import time
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from fedcore import plugins
+from fedcore.compiled import have_numba
+from fedcore.coreset import medoids
+from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
+
+
+def is_warm(selector: str) -> bool:
+    """Whether a built-in selector can start at once here: it needs no compiled code, or has it."""
+    needs = "medoids" in plugins.load("selector", selector).__name__
+    return not needs or not have_numba() or _mark().exists()
+
+
+def warm() -> str:
+    """Choose small coresets in all ways there are, and say what that took."""
+    if not have_numba():
+        return "numba is not installed: there is nothing to compile"
+    before, began = _mark().exists(), time.perf_counter()
+    from fedcore.coreset.medoids.solve import solve
+
+    draws = torch.Generator().manual_seed(0)
+    points, wide = (torch.randn(300, d, generator=draws) for d in (8, 64))
+    labels = torch.arange(300) % 3
+    spaces: list[Metric] = [Euclidean(points), Euclidean(wide)]
+    spaces += [OuterProduct(points, wide, bias) for bias in (True, False)]
+    for space, path, k, own in product(
+        spaces, ("exact", "sparse", "sampled"), (1, 30), (None, labels)
+    ):
+        if own is None or k > 1:  # each label needs a medoid of its own
+            solve(space, k, labels=own, path=path)
+    _mark().parent.mkdir(parents=True, exist_ok=True)
+    _mark().touch()
+    told = "loaded the solver, which was compiled before" if before else "compiled the solver"
+    return f"{told}, in {time.perf_counter() - began:.1f} s; noted in {_mark()}"
+
+
+@functools.cache
+def _mark() -> Path:
+    """A file whose name says which code was compiled, by which numba, for which processor."""
+    from llvmlite import binding
+
+    home = Path(medoids.__path__[0])
+    sources = [(f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(home.glob("*.py"))]
+    of = (version("numba"), binding.get_host_cpu_name(), sources)
+    name = f"fedcore-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.warm"
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or home / "__pycache__") / name
+
+
+if __name__ == "__main__":
+    print(warm())

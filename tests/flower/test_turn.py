@@ -1,0 +1,71 @@
+"""Seconds that are left, whatever the clocks say, and what the server hears of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+
+from client_side import FakeTime, context, coreset_plan, message, order_for
+
+from fedcore.flower.turn import Turn, order_of, seconds_for
+from fedcore.flower.wire import BadMessage, read_report
+
+
+@pytest.mark.parametrize(
+    ("age", "back", "left"),
+    [
+        (2.0, 1.0, 17.0),
+        (-60.0, 1.0, 19.0),  # a clock a minute behind, first contact: the way back alone counts
+        (-58.0, 61.0, 17.0),  # and once the server has learned of it
+        (-58.0, 57.9, 19.9),  # ... a little too little of it
+        (4.5, 0.0, 15.5),  # ahead
+        (25.0, 1.0, -6.0),  # an order that waited too long
+    ],
+)
+def test_seconds_left(age, back, left):
+    order = order_for(coreset_plan(5), deadline=20.0, back=back)
+    assert seconds_for(order, age) == pytest.approx(left)
+
+
+@pytest.mark.parametrize("skew", [-60.0, 0.0, 4.0])
+def test_a_constant_error_of_the_clock_cancels_once_the_way_back_is_learned(skew):
+    """Trip = age + handler + way back, all by the server's clock."""
+    true_age, handler, way = 2.0, 10.0, 1.0
+    time = FakeTime()
+    time.skew, time.now = skew, true_age
+    order = order_for(coreset_plan(5), deadline=30.0, back=0.0)
+    turn = Turn(message(order), context(), time.clock())
+    time.now += handler
+    report, examples = read_report(turn.report(80))
+    assert (report.handler_seconds, examples) == (handler, 80)
+    learned = true_age + handler + way - report.age - report.handler_seconds
+    left = seconds_for(order_for(coreset_plan(5), deadline=30.0, back=learned), true_age + skew)
+    assert left == pytest.approx(30.0 - true_age - way)
+
+
+def test_a_report_names_its_order():
+    turn = Turn(message(order_for(coreset_plan(5))), context())
+    report, _ = read_report(turn.report(80))
+    assert (report.ticket, report.base_version) == (12, 5)
+
+
+def test_no_step_is_begun_that_would_end_too_late():
+    time = FakeTime()
+    turn = Turn(message(order_for(coreset_plan(5), deadline=10.0)), context(), time.clock())
+    taken = 0
+    for seconds in (1.0, 3.0, 1.0, 1.0, 1.0, 1.0):
+        if not turn.go_on():
+            break
+        time.now += seconds
+        turn.stepped(8, seconds)
+        taken += 1
+    assert taken == 5  # then 7 seconds are gone: a sixth might take 3 again, and 9.8 are there
+    assert turn.said.cut_short == 1
+
+
+def test_a_message_without_an_order_is_refused():
+    with pytest.raises(BadMessage, match="FedCore"):
+        order_of(message(None))
