@@ -20,7 +20,7 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 def test_every_field_is_described():
     run = RunKey("b", "fedcore", 30.0, 0, learning_rate=0.1)
-    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1}
+    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1, "ended": 2.0}
     client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, **rare)
     ending = Ending(100.0, 40, 30, 9, 0.5, 0.25, 0.75)
     record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01, ending=ending)

@@ -106,7 +106,15 @@ class Cluster:
         self._call("openssl", "req", "-x509", "-days", "2", *curve, *ca)
         server = ("-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
         self._call("openssl", "req", *curve, *server, "-addext", san)
-        signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-copy_extensions", "copy")
+        signed = (
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-copy_extensions",
+            "copy",
+        )
         files = ("-in", "server.csr", "-out", "server.crt", "-days", "2")
         self._call("openssl", "x509", "-req", *files, *signed)
         for number in range(len(self.nodes)):

@@ -34,7 +34,6 @@ from fedcore.values import (
     one_of,
     percentages,
     seeds,
-    step_sizes,
 )
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -208,7 +207,7 @@ class Experiment:
     data: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
     # Step sizes to try for every method, where ``learning_rate`` is given as several.
-    learning_rates: tuple[float, ...] = field(default=(), metadata={"check": step_sizes})
+    learning_rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
@@ -256,8 +255,10 @@ def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
         rates = convert("learning_rate", value, tuple[float, ...])
         distinct("learning_rate", rates)
-        several = {"learning_rates": rates if len(rates) > 1 else ()}
-        return {**given, "learning_rate": rates[0], **several}
+        for rate in rates:
+            above_zero("learning_rate", rate)
+        grid = rates if len(rates) > 1 else ()
+        return {**given, "learning_rate": rates[0], "learning_rates": grid}
     return dict(given)
 
 

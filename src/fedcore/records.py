@@ -35,6 +35,7 @@ class ClientRecord:
     fell_back: bool = False
     wasted: Waste | None = None
     staleness: int = 0  # merges between its start and the one that took its answer in
+    ended: float | None = None  # seconds after the last merge; None: it began with that
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is known of a run when its last round is over; accuracies of clients on training data.
-
-    A client is slow if E epochs on everything end after the deadline.
-    """
+    """What is known of a run when its last round is over."""
 
     deadline_seconds: float  # rounds on disk are in units of it
     model_bytes: int
     clients: int  # of the fleet
-    slow_clients: int
-    slow_accuracy: float | None  # over the samples of slow clients; None: no such sample
-    worst_accuracy: float  # mean over the worst tenth of clients
+    slow_clients: int  # for whom E epochs on everything end after the deadline
+    slow_accuracy: float | None  # over the training samples of slow clients; None: no such sample
+    worst_accuracy: float  # mean over the worst tenth of clients, each on its training samples
     validation_accuracy: float | None = None  # on the half that step sizes are chosen by
 
 
@@ -75,12 +73,12 @@ class RoundRecord:
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float
-    ending: Ending | None = None  # of the last round
     # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
     training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
     selection_seconds: float = field(default=0.0, compare=False)
     waited_seconds: float = field(default=0.0, compare=False)
     evaluation_seconds: float = field(default=0.0, compare=False)
+    ending: Ending | None = None  # of the last round
 
     @property
     def time(self) -> float:

@@ -74,12 +74,6 @@ def accuracies(name: str, value: Any) -> None:
     distinct(name, value or (name,))
 
 
-def step_sizes(name: str, value: Any) -> None:
-    """A check for lists of step sizes, which may be empty."""
-    for rate in value:
-        above_zero("learning_rate", rate)
-
-
 def distinct(name: str, value: Any) -> None:
     """A check for lists that are neither empty nor name anything twice."""
     if not value:

@@ -14,6 +14,10 @@ def runs_of(accuracies):
     return runs
 
 
+def told(choice):
+    return choice["strategy"], choice["learning_rate"], choice["edge"]
+
+
 GRID = runs_of(
     {
         **{("fedavg", 30.0, 0.01, s): a for s, a in enumerate((0.5, 0.7))},
@@ -26,9 +30,9 @@ GRID = runs_of(
 
 def test_one_for_each_method_by_the_mean_over_seeds():
     first, second = choices(GRID)
-    assert (first.strategy, first.learning_rate, first.edge) == ("fedavg", 0.01, "smallest")
-    assert first.tried == [[0.01, pytest.approx(0.6)], [0.1, pytest.approx(0.55)]]
-    assert (second.strategy, second.learning_rate, second.edge) == ("fedcore", 0.1, "largest")
+    assert told(first) == ("fedavg", 0.01, "smallest")
+    assert first["tried"] == [[0.01, pytest.approx(0.6)], [0.1, pytest.approx(0.55)]]
+    assert told(second) == ("fedcore", 0.1, "largest")
     kept = [(run.strategy, run.learning_rate, run.seed) for run in chosen_runs(GRID)]
     assert kept == [
         ("fedavg", 0.01, 0),
@@ -41,13 +45,13 @@ def test_one_for_each_method_by_the_mean_over_seeds():
 def test_one_inside_the_grid_lies_at_no_edge_and_of_equals_the_smallest_is_taken():
     rates = {0.1: 0.5, 0.01: 0.2, 0.03: 0.5}
     (found,) = choices(runs_of({("fedavg", 30.0, rate, 0): a for rate, a in rates.items()}))
-    assert (found.learning_rate, found.edge) == (0.03, None)
+    assert told(found) == ("fedavg", 0.03, None)
 
 
 def test_levels_have_step_sizes_of_their_own():
     best = {(10.0, 0.01): 0.9, (10.0, 0.1): 0.5, (30.0, 0.01): 0.5, (30.0, 0.1): 0.9}
     found = choices(runs_of({("fedavg", *key, 0): a for key, a in best.items()}))
-    assert [(c.stragglers, c.learning_rate) for c in found] == [(10.0, 0.01), (30.0, 0.1)]
+    assert [(c["stragglers"], c["learning_rate"]) for c in found] == [(10.0, 0.01), (30.0, 0.1)]
 
 
 def test_without_a_grid_every_run_counts():

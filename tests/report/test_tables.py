@@ -13,6 +13,7 @@ from fedcore.report.tables import (
     cost_tables,
     counted,
     remarks,
+    short,
     step_size_remarks,
     strategy_title,
     tables,
@@ -249,7 +250,7 @@ def test_seeds_are_medians_and_one_that_does_not_reach_a_target_is_endless():
 def test_what_was_lost_and_how_stale_answers_were():
     stale = {"mean_staleness": 2.25, "largest_staleness": 14, "wasted_client_seconds": 4.45e5}
     text = shown([costly("fedavg-ds", **stale), costly("fedcore")], make=cost_tables)
-    for word in ("(10 %)", "Stale,", "2.2", "14"):
+    for word in ("(10 %)", "Stale,", "2.25", "14"):
         assert word in text
     assert "…" not in text
 
@@ -261,6 +262,12 @@ def test_the_second_table_takes_80_columns_at_most(stale):
     wide |= {"client_seconds": 4.45e6, "slow_accuracy": 1.0, "worst_accuracy": 1.0}
     (table,) = cost_tables([costly("fedavg-ds", s, seconds, **wide) for s, seconds in seeds])
     assert Console(width=500).measure(table).maximum <= 80
+
+
+def test_long_numbers_are_three_digits():
+    numbers = (0, 0.05, 950, 999.7, 12_345, 4_560_000, 7.8e9, 1.2e13)
+    expected = ["0", "0.05", "950", "1k", "12.3k", "4.56M", "7.8G", "12T"]
+    assert [short(number) for number in numbers] == expected
 
 
 def test_many_targets_are_more_than_one_table():

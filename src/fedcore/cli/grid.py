@@ -111,10 +111,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     )
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
-        raise BadOption(
-            f"learning_rate {rates} is to be chosen from by held-out data, of which "
-            f"{experiment.benchmark!r} has none; give one number"
-        )
+        none = f"of which {experiment.benchmark!r} has none"
+        raise BadOption(f"learning_rate {rates} needs held-out data to choose by, {none}; give one")
     asked, there = experiment.clients_per_round, len(dataset.clients)
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"

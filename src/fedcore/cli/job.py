@@ -13,15 +13,7 @@ from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
 from fedcore.report.output import PICTURES
 from fedcore.report.step_sizes import chosen_runs
-from fedcore.report.tables import (
-    cost_tables,
-    counted,
-    plain_console,
-    remarks,
-    step_size_remarks,
-    strategy_title,
-    tables,
-)
+from fedcore.report.tables import counted, everything, plain_console, strategy_title
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -81,14 +73,8 @@ def run_job(
         told = f"the same command with {way} goes on from here"
         written = out is not None and began
         raise Interrupted(f"interrupted; {told if written else 'nothing was written'}") from None
-    for table in tables(content["results"]):
-        console.print(table)
-    for sentence in remarks(content["results"]):
-        console.print(sentence, soft_wrap=True)
-    for table in cost_tables(content["results"]):
-        console.print(table)
-    for sentence in step_size_remarks(content["step_sizes"]):
-        console.print(sentence, soft_wrap=True)
+    for part in everything(content):
+        console.print(part, soft_wrap=isinstance(part, str))
     if out is not None:
         files = ["summary.json", "rounds.jsonl"]
         if plots:

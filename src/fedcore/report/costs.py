@@ -1,7 +1,7 @@
 """What a run cost and whom it served: time to accuracy, clients' time, bytes, staleness, fairness.
 
 Seconds are those of the virtual clock. Rounds on disk are in units of the deadline, whose length
-stands in the ``Ending`` of a run; without one, as in folders of earlier versions, they are None.
+stands in the ``Ending`` of a run; without one, as in folders of earlier versions, nothing is known.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ from typing import Any
 
 from fedcore.records import RoundRecord
 
-UNKNOWN = (
-    *("deadline_seconds", "model_bytes", "clients", "slow_clients", "slow_accuracy"),
-    *("worst_accuracy", "virtual_seconds", "client_seconds", "wasted_client_seconds"),
-    *("bytes_down", "bytes_up", "participation_fairness"),
-)
 NOT_ANSWERED = ("cancelled", "lost")  # of what is wasted; the rest came, and was of no use
 SHARES = (0.90, 0.95, 0.99)  # of the best final accuracy: what is a target where none is given
 
@@ -58,38 +53,29 @@ def jain(values: Iterable[float], count: int) -> float | None:
 
 def costs(rounds: Sequence[RoundRecord], targets: Sequence[float]) -> dict[str, Any]:
     """All of it for one run; names as in ``summary.json``."""
-    sent = [(c, c.seconds / r.deadline) for r in rounds for c in r.clients if c.work > 0]
-    stale = [client.staleness for client, _ in sent if client.wasted is None]
-    found: dict[str, Any] = {
-        **dict.fromkeys(UNKNOWN),
-        "mean_staleness": statistics.fmean(stale) if any(stale) else None,
-        "largest_staleness": max(stale) if any(stale) else None,
-        "time_to_accuracy": [],
-    }
     ending = rounds[-1].ending
     if ending is None:
-        return found
-    merged: Counter[int] = Counter()
-    for client, _ in sent:
-        merged[client.client_id] += client.copies if client.wasted is None else 0
-    answered = sum(client.wasted not in NOT_ANSWERED for client, _ in sent)
+        return {}
+    sent = [(c, c.seconds / r.deadline) for r in rounds for c in r.clients if c.work > 0]
+    merged = [client for client, _ in sent if client.wasted is None]
+    times: Counter[int] = Counter()
+    for client in merged:
+        times[client.client_id] += client.copies
+    stale = [client.staleness for client in merged]
     unit = ending.deadline_seconds
     known = asdict(ending)
     del known["validation_accuracy"]  # by which the run was chosen, and so no result
-    times = [(target, time_to_accuracy(rounds, target)) for target in targets]
-    return (
-        found
-        | known
-        | {
-            "virtual_seconds": unit * sum(record.time for record in rounds),
-            "client_seconds": unit * sum(time for _, time in sent),
-            "wasted_client_seconds": unit * sum(time for c, time in sent if c.wasted is not None),
-            "bytes_down": ending.model_bytes * len(sent),
-            "bytes_up": ending.model_bytes * answered,
-            "participation_fairness": jain(merged.values(), ending.clients),
-            "time_to_accuracy": [
-                {"target": target, "seconds": None if time is None else unit * time}
-                for target, time in times
-            ],
-        }
-    )
+    return known | {
+        "time_to_accuracy": [
+            {"target": target, "seconds": None if time is None else unit * time}
+            for target, time in ((one, time_to_accuracy(rounds, one)) for one in targets)
+        ],
+        "virtual_seconds": unit * sum(record.time for record in rounds),
+        "client_seconds": unit * sum(time for _, time in sent),
+        "wasted_client_seconds": unit * sum(time for c, time in sent if c.wasted is not None),
+        "bytes_down": ending.model_bytes * len(sent),
+        "bytes_up": ending.model_bytes * sum(c.wasted not in NOT_ANSWERED for c, _ in sent),
+        "participation_fairness": jain(times.values(), ending.clients),
+        "mean_staleness": statistics.fmean(stale) if any(stale) else None,
+        "largest_staleness": max(stale) if any(stale) else None,
+    }

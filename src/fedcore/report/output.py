@@ -33,7 +33,7 @@ ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT = "checkpoint.npz"
 PICTURES = (
     *("loss.png", "accuracy_by_round.png", "accuracy_by_time.png"),
-    *("round_lengths.png", "client_times.png"),
+    *("round_lengths.png", "client_times.png", "timeline.png"),
 )
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"

@@ -29,11 +29,14 @@ MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
-RARE = {"fell_back", "wasted", "staleness"}  # of a client; not in a line where there is none
-ENDING = [field.name for field in fields(Ending)]
-OPTIONAL = {  # numbers that may be missing
-    *(*MEASURED, *ERRORS, "coreset_budget", "coreset_size", "slow_accuracy", "validation_accuracy"),
-}
+RARE = {
+    "fell_back",
+    "wasted",
+    "staleness",
+    "ended",
+}  # of a client; not in a line where there is none
+OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
+OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
@@ -64,7 +67,7 @@ def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
     clients = tuple(map(_client, row["clients"]))
     if "ending" in row:
-        values["ending"] = Ending(**{name: _value(row["ending"], name) for name in ENDING})
+        values["ending"] = Ending(*(_value(row["ending"], f.name) for f in fields(Ending)))
     return run, RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
 
 
@@ -139,6 +142,7 @@ def _check(row: Row, before: int) -> int:
 def _client_row(client: ClientRecord, deadline: float) -> Row:
     row = {CLIENT.get(field, field): value for field, value in asdict(client).items()}
     row |= {"path": str(client.path), "time": client.seconds / deadline}
+    row["ended"] = None if client.ended is None else client.ended / deadline
     row |= {name: _finite(row[name]) for name in ERRORS}
     # Hardly ever set, and lines are long
     return {name: value for name, value in row.items() if value or name not in RARE}
@@ -148,6 +152,7 @@ def _client(row: Row) -> ClientRecord:
     values: Row = {"path": WorkPath(row["path"]), "fell_back": "fell_back" in row}
     values["wasted"] = Waste(row["wasted"]) if "wasted" in row else None
     values["staleness"] = _value(row, "staleness") if "staleness" in row else 0
+    values["ended"] = _value(row, "ended") if "ended" in row else None
     names = [f.name for f in fields(ClientRecord) if f.name not in values]
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})
 

@@ -8,26 +8,12 @@ What is reported was measured on the other half.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 
-from fedcore.records import RunKey
-from fedcore.report.records import Runs
+from fedcore.report.records import Row, Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a method's best step size is, and how good the others were."""
-
-    benchmark: str
-    stragglers: float
-    strategy: str
-    learning_rate: float
-    edge: str | None  # 'smallest' or 'largest' where none was tried beyond it
-    tried: list[list[float]]  # (step size, mean validation accuracy), from the smallest on
-
-
-def choices(runs: Runs) -> list[Choice]:
-    """One for each method and share of stragglers; none where no step sizes were tried."""
+def choices(runs: Runs) -> list[Row]:
+    """One for each method and share of stragglers, as in ``summary.json``; none without a grid."""
     found: dict[tuple[str, float, str], dict[float, list[float]]] = {}
     for run, rounds in runs.items():
         ending = rounds[-1].ending
@@ -39,16 +25,19 @@ def choices(runs: Runs) -> list[Choice]:
     for method, rates in found.items():
         means = {rate: statistics.fmean(rates[rate]) for rate in sorted(rates)}
         best = max(means, key=means.__getitem__)  # of equals the first
-        edge = {min(means): "smallest", max(means): "largest"}.get(best)
-        chosen.append(Choice(*method, best, edge, [list(pair) for pair in means.items()]))
+        row: Row = dict(zip(("benchmark", "stragglers", "strategy"), method, strict=True))
+        row |= {"learning_rate": best, "tried": [list(pair) for pair in means.items()]}
+        row["edge"] = {min(means): "smallest", max(means): "largest"}.get(best)
+        chosen.append(row)
     return chosen
 
 
 def chosen_runs(runs: Runs) -> Runs:
     """The runs that count: of methods with several step sizes, those with the best."""
-    best = {(c.benchmark, c.stragglers, c.strategy): c.learning_rate for c in choices(runs)}
-
-    def counts(run: RunKey) -> bool:
-        return best.get((run.benchmark, run.stragglers, run.strategy)) in (run.learning_rate, None)
-
-    return {run: rounds for run, rounds in runs.items() if counts(run)}
+    names = ("benchmark", "stragglers", "strategy")
+    best = {tuple(row[name] for name in names): row["learning_rate"] for row in choices(runs)}
+    return {
+        run: rounds
+        for run, rounds in runs.items()
+        if best.get((run.benchmark, run.stragglers, run.strategy)) in (run.learning_rate, None)
+    }

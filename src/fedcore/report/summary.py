@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from fedcore.history import History, environment, summarise
@@ -13,10 +12,7 @@ from fedcore.report.step_sizes import choices, chosen_runs
 
 
 def summary(runs: Runs, experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """Results of every run that counts, and how step sizes were chosen where several were tried.
-
-    Targets are those of the experiment, or shares of the best at each share of stragglers.
-    """
+    """Results of every run that counts, and how step sizes were chosen where several were tried."""
     shown = chosen_runs(runs)
     targets = {
         level: tuple(experiment.get("targets", ())) or targets_of(methods.values())
@@ -34,6 +30,6 @@ def summary(runs: Runs, experiment: Mapping[str, Any]) -> dict[str, Any]:
         "schema": 1,
         "experiment": dict(experiment),
         "environment": environment(),
-        "step_sizes": [asdict(choice) for choice in choices(runs)],
+        "step_sizes": choices(runs),
         "results": results,
     }

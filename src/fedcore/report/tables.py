@@ -41,8 +41,7 @@ and the worst tenth of clients: accuracy on their own training data.
 Jain's index: 1 where all clients are merged equally often.
 Client-seconds: all that clients spent (and the share that was lost).
 k, M, G: thousands, millions, billions."""
-WIDEST = 9  # columns of numbers that 80 characters have room for, and with gaps of two
-ROOMY = 8
+WIDEST, ROOMY = 9, 8  # columns of numbers that 80 characters have room for; with gaps of two
 LEVEL = 0.01  # accuracies that differ by less are called level
 NOUNS = {"rejected": "answer", "fell_back": "coreset"}  # what a result counts of what went wrong
 FAULTS = {
@@ -72,6 +71,14 @@ def strategy_title(name: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number and what it counts: 1 round, 2 rounds."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def everything(content: Mapping[str, Any]) -> Iterator[Table | str]:
+    """What a summary says: tables and the sentences below them."""
+    yield from tables(content["results"])
+    yield from remarks(content["results"])
+    yield from cost_tables(content["results"])
+    yield from step_size_remarks(content["step_sizes"])
 
 
 def tables(results: Sequence[Result]) -> Iterator[Table]:
@@ -105,9 +112,11 @@ def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
             for place, time in enumerate(known["time_to_accuracy"])
         ]
         columns += [(title, partial(_cell, name, ranged=False)) for title, name in SERVED]
-        columns += [("Client-\nseconds", _spent), ("Bytes\ndown,up", _moved)]
+        columns.append(("Client-\nseconds", _spent))
+        columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
         if _values("largest_staleness", every):
-            columns.append(("Stale,\nmost", _stale))
+            names = ("mean_staleness", "largest_staleness")
+            columns.append(("Stale,\nmost", partial(_pair, names)))
         title = f"{benchmark}, {stragglers:g} % stragglers: what it cost, and whom it served"
         slow = f"{known['slow_clients']:,}", counted(known["clients"], "client")
         most = WIDEST if len(columns) <= WIDEST else len(COLUMNS)  # of one table
@@ -118,10 +127,8 @@ def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
 
 def step_size_remarks(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Which step sizes were chosen, by what, and whether better ones may lie outside the grid."""
-    levels: dict[float, list[Mapping[str, Any]]] = {}
-    for choice in choices:
-        levels.setdefault(choice["stragglers"], []).append(choice)
-    for stragglers, chosen in levels.items():
+    for stragglers in dict.fromkeys(choice["stragglers"] for choice in choices):
+        chosen = [choice for choice in choices if choice["stragglers"] == stragglers]
         tried = ", ".join(f"{rate:g}" for rate, _ in chosen[0]["tried"])
         best = ", ".join(
             f"{strategy_title(choice['strategy'])} {choice['learning_rate']:g}"
@@ -135,11 +142,7 @@ def step_size_remarks(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def short(value: float) -> str:
-    """A number in three digits: 950, 12.3k, 4.56M.
-
-    >>> [short(number) for number in (0, 950, 999.7, 12_345, 4_560_000)]
-    ['0', '950', '1k', '12.3k', '4.56M']
-    """
+    """A number in three digits: 950, 12.3k, 4.56M."""
     for unit in ("", "k", "M", "G"):
         if value < 999.5:
             return f"{value:.3g}{unit}"
@@ -169,7 +172,7 @@ def _finding(cells: Cells) -> str:
 
 
 def _values(name: str, runs: Sequence[Result]) -> list[float]:
-    return [run[name] for run in runs if run[name] is not None]
+    return [run[name] for run in runs if run.get(name) is not None]
 
 
 def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
@@ -228,16 +231,15 @@ def _cell(name: str, runs: Sequence[Result], *, ranged: bool = True) -> Text:
 
 def _reached(place: int, runs: Sequence[Result]) -> Text:
     """The median time to a target over all seeds, endless for one that does not reach it."""
-    known = [run["time_to_accuracy"] for run in runs]
-    times = [math.inf if (s := every[place]["seconds"]) is None else s for every in known if every]
-    if not times:
+    known = [every[place]["seconds"] for run in runs if (every := run.get("time_to_accuracy"))]
+    if not known:
         return Text("-")
-    count = sum(map(math.isfinite, times))
-    middle = statistics.median(times)
-    some = f"{count} of {len(times)}"
+    count = sum(seconds is not None for seconds in known)
+    middle = statistics.median(math.inf if seconds is None else seconds for seconds in known)
+    some = f"{count} of {len(known)}"
     if math.isinf(middle):
         return Text(f"{some if count else 'not'}\nreached")
-    return Text(short(middle) + (f"\n{some}" if count < len(times) else ""))
+    return Text(short(middle) + (f"\n{some}" if count < len(known) else ""))
 
 
 def _spent(runs: Sequence[Result]) -> Text:
@@ -248,15 +250,10 @@ def _spent(runs: Sequence[Result]) -> Text:
     return Text(short(statistics.median(spent)) + (f"\n({100 * share:.0f} %)" if share else ""))
 
 
-def _moved(runs: Sequence[Result]) -> Text:
-    ways = [_values(name, runs) for name in ("bytes_down", "bytes_up")]
-    return Text("\n".join(short(statistics.median(way)) if way else "-" for way in ways))
-
-
-def _stale(runs: Sequence[Result]) -> Text:
-    if not (most := _values("largest_staleness", runs)):
-        return Text("-")
-    return Text(f"{statistics.median(_values('mean_staleness', runs)):.1f}\n{max(most)}")
+def _pair(names: Sequence[str], runs: Sequence[Result]) -> Text:
+    """Two medians, one below the other."""
+    found = [_values(name, runs) for name in names]
+    return Text("\n".join(short(statistics.median(values)) if values else "-" for values in found))
 
 
 def doubling_bins(sizes: Sequence[int]) -> list[tuple[int, int, int]]:

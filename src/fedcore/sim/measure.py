@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.client.executors.stacked_model import scores_of
@@ -72,15 +71,12 @@ class Measure:
             if half is not None and 0 < count < len(half):
                 halves[name] = draw({0: half}, {0: len(half)}, count, stream(0, "evaluate", name))
         self._held_out = {name: half.to(device) for name, half in halves.items() if half}
-        self._clients = clients
-        self._judged: NDArray[np.int64] = np.arange(len(sizes))  # places of clients
-        self._most = int(sizes.counts.max())
+        self._clients, self._judged, self._most = clients, list(sizes), max(sizes.values())
         if 0 < count < sizes.counts.sum():  # as many clients as make ``count`` samples
-            self._most = PER_CLIENT
             order = stream(0, "evaluate", "clients").permutation(len(sizes))
             ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
-            self._judged = np.sort(order[: np.searchsorted(ends, count) + 1])
-        self._ids = sizes.ids
+            places = np.sort(order[: np.searchsorted(ends, count) + 1])
+            self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
 
     def train(self, params: Params) -> Score:
         """L(w) of Eq. 1 and the accuracy on training data."""
@@ -97,7 +93,7 @@ class Measure:
         Of all clients, or of a fixed draw of them with at most ``PER_CLIENT`` samples each.
         """
         right, counts = [], {}
-        for client in (self._ids[place] for place in self._judged.tolist()):
+        for client in self._judged:
             data = self._clients[client]
             if len(data) > self._most:
                 rows = stream(0, "evaluate", "client", client).permutation(len(data))[: self._most]
@@ -105,7 +101,7 @@ class Measure:
             right.append(self._evaluator.sums(params, data)[1])
             counts[client] = len(data)
         hits = torch.stack(right).tolist()  # one look at the device for all clients
-        return dict(zip(counts, zip(hits, counts.values(), strict=True), strict=True))
+        return {client: (hit, counts[client]) for client, hit in zip(counts, hits, strict=True)}
 
 
 class Evaluator:

@@ -61,10 +61,8 @@ def simulate(
     _check_arguments(clients, model, strategy, options)
     given = {**options, "stragglers": stragglers, "seed": seed}
     experiment = resolve(given, lambda benchmark, preset: {})
-    several = {"learning_rate": experiment.learning_rates}
-    several |= {"stragglers": experiment.stragglers, "seed": experiment.seed}
-    for name, values in several.items():
-        if len(values) > 1:
+    for name in ("stragglers", "seed", "learning_rates"):
+        if len(values := getattr(experiment, name)) > 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
     Task(model, head)  # its refusals come before anything is tried
     types = (p.dtype for p in model.parameters() if p.is_floating_point())

@@ -23,15 +23,7 @@ from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure, slow_and_worst
 from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.types import (
-    Assignment,
-    ClientId,
-    Executor,
-    LocalUpdate,
-    Params,
-    SelectionTime,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
 # earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
@@ -81,7 +73,7 @@ class World:
     initial: Params
     device: torch.device
     deadline: float
-    slow: frozenset[ClientId]  # who cannot do E epochs on everything by the deadline
+    slow: frozenset[int]  # clients that cannot do E epochs on everything by the deadline
     ending: Ending  # as far as it is known before the first round
 
 
