@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcore.types import ClientId, Path
+from fedcore.types import Assignment, ClientId, Path
 
 
 class Waste(StrEnum):
@@ -17,6 +17,7 @@ class Waste(StrEnum):
 
     CANCELLED = "cancelled"  # the server merged without it, and told it to stop
     REJECTED = "rejected"  # its answer held NaN or infinity
+    LOST = "lost"  # the client dropped out
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,15 @@ class ClientRecord:
     wasted: Waste | None = None
     staleness: int = 0  # merges between its start and the one that took its answer in
     ended: float | None = None  # seconds after the last merge; None: it began with that
+
+
+Event = dict[str, Any]  # something that happened to a job: a line of events.jsonl
+
+
+def event(kind: str, time: float, told: Assignment, **more: Any) -> Event:
+    """What happened to the job that was told so, in virtual seconds since the run's start."""
+    job = {"client": told.client_id, "base_version": told.base_version, "repeat": told.repeat}
+    return {"event": kind, "time": time, **job, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,8 @@ class RoundRecord:
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float
+    cut: bool = False  # by the time budget: nothing was merged, and the run is over
+    events: tuple[Event, ...] = field(default=(), compare=False)
     # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
     training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
     selection_seconds: float = field(default=0.0, compare=False)

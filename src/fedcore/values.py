@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import field
 from typing import Any, get_origin
 
 import numpy as np
@@ -17,8 +18,14 @@ Check = Callable[[str, Any], None]
 # Choices of an option that parts on several layers know.
 BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 
+MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
 LARGEST_LEGACY_SEED = 2**32 - 1  # that NumPy's legacy generator takes, which makes the datasets
+
+
+def option(panel: str, default: Any, text: str, check: Check | None = None) -> Any:
+    """A field of a dataclass of options: its help, under which title, and what it may be."""
+    return field(default=default, metadata={"help": text, "panel": panel, "check": check})
 
 
 def at_least(least: float, most: int | None = None) -> Check:

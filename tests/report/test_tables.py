@@ -51,6 +51,11 @@ def test_one_table_per_share_of_stragglers():
     assert "b, 30 % stragglers" in text
 
 
+def test_runs_of_different_length_are_told():
+    text = shown([result("fedavg", rounds=3), result("fedcore", rounds=1200)])
+    assert "b, 30 % stragglers, 3 to 1,200 rounds, seed 0" in text
+
+
 def test_nothing_is_cut_off_at_80_columns():
     text = shown([result("fedavg-ds"), result("fedcore")])
     assert "…" not in text

@@ -284,3 +284,18 @@ def test_an_own_sampler_gets_its_own_option(tmp_path):
         fedcore.simulate([BLANK], nn.Linear(3, 2), method={"share": 3}, **options)
     with pytest.raises(BadOption, match="no method option named 'shar'; did you mean 'share'"):
         fedcore.simulate([BLANK], nn.Linear(3, 2), method={"shar": 3}, **options)
+
+
+def test_a_deadline_in_seconds_takes_the_place_of_stragglers():
+    """Equal speeds, 2 epochs: clients of 20 to 140 samples take 40 to 280 seconds."""
+    options = {**QUICK, "capability": "equal", "selection": "uniform"}
+    history = fedcore.simulate(clients(), network(), deadline=150.0, **options)
+    assert {record.deadline for record in history.rounds} == {150.0}
+    with pytest.raises(BadOption, match="deadline is 150 and stragglers are"):
+        fedcore.simulate(clients(), network(), deadline=150.0, stragglers=30, **options)
+
+
+def test_events_come_with_the_rounds():
+    history = fedcore.simulate(clients(), network(), **QUICK)
+    kinds = [event["event"] for event in history.rounds[0].events]
+    assert kinds.count("sent") == kinds.count("merged") > 0

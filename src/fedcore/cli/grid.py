@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import combinations, product
@@ -23,12 +23,18 @@ from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
-from fedcore.report.records import Runs
+from fedcore.report.records import Runs, is_complete
 from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import build_sampler, build_strategy, build_world, simulate_rounds
+from fedcore.sim.world import (
+    build_sampler,
+    build_strategy,
+    build_world,
+    levels_of,
+    simulate_rounds,
+)
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
@@ -54,13 +60,13 @@ def run_grid(
     # side by side instead (--threads).
     torch.set_num_threads(1)
     settings = dataclasses.asdict(experiment)
-    grid = list(runs_of(experiment))
     folder = None
-    if out is not None and resume:
-        folder = OutputFolder.resume(out, settings, grid)
-    elif out is not None:
+    if out is not None and not resume:
         folder = OutputFolder.create(out, settings, overwrite=overwrite)
     federations = prepare(experiment)
+    grid = list(runs_of(experiment, levels_of(experiment, federations)))
+    if out is not None and resume:
+        folder = OutputFolder.resume(out, settings, grid)
     if folder is not None:
         folder.begin()
     found = folder.runs if folder else {}
@@ -71,9 +77,10 @@ def run_grid(
         rate = run.learning_rate or experiment.learning_rate
         own = dataclasses.replace(experiment, learning_rate=rate)
         strategy = build_strategy(sources[run.strategy], own, federation.proxy, there)
-        done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+        most = experiment.most_rounds
+        done, snapshot = folder.position(run, most) if folder else (0, None)
         tell(run, done)
-        if done == experiment.rounds:
+        if is_complete(found.get(run, []), most):
             continue
         world = build_world(federation, own, run, strategy)
         with closing(simulate_rounds(world, snapshot)) as rounds:
@@ -134,10 +141,10 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     return federations
 
 
-def runs_of(experiment: Experiment) -> Iterator[RunKey]:
+def runs_of(experiment: Experiment, levels: Sequence[float] = ()) -> Iterator[RunKey]:
     """Every run of an experiment, all strategies of a level together."""
     benchmark = plugins.title(experiment.benchmark)
-    for stragglers in experiment.stragglers:
+    for stragglers in levels or experiment.stragglers:
         for strategy in experiment.strategies:
             for rate, seed in product(experiment.learning_rates or (None,), experiment.seed):
                 yield RunKey(benchmark, plugins.title(strategy), stragglers, seed, rate)

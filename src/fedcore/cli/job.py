@@ -7,7 +7,7 @@ from typing import Any
 
 from rich import progress as bars
 
-from fedcore.cli.grid import run_grid, runs_of
+from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
@@ -35,7 +35,7 @@ def run_job(
     if out is None and (overwrite or resume):
         name = "overwrite" if overwrite else "resume"
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
-    runs = list(runs_of(experiment))
+    runs: dict[RunKey, int] = {}  # those that were told of, by their order
     began = resume
     progress = bars.Progress(
         bars.SpinnerColumn(),
@@ -48,7 +48,10 @@ def run_job(
         transient=True,
         disable=not notices.is_terminal,
     )
-    bar = progress.add_task("preparing", total=len(runs) * experiment.rounds)
+    levels = (len(experiment.stragglers) or 1) * (len(experiment.learning_rates) or 1)
+    total = levels * len(experiment.strategies) * len(experiment.seed) * experiment.rounds
+    # How many rounds a budget of time makes is not known.
+    bar = progress.add_task("preparing", total=None if experiment.time_budget else total)
 
     def tell(run: RunKey, done: int) -> None:
         nonlocal began
@@ -58,9 +61,9 @@ def run_job(
             label += f", step size {run.learning_rate:g}"
         if len(experiment.seed) > 1:
             label += f", seed {run.seed}"
-        completed = runs.index(run) * experiment.rounds + done
+        completed = runs.setdefault(run, len(runs)) * experiment.rounds + done
         progress.update(bar, description=label, completed=completed)
-        if done == experiment.rounds and not notices.is_terminal:
+        if done == experiment.most_rounds and not notices.is_terminal:
             notices.print(f"{label}: {counted(done, 'round')} done")
 
     try:
@@ -76,7 +79,7 @@ def run_job(
     for part in everything(content):
         console.print(part, soft_wrap=isinstance(part, str))
     if out is not None:
-        files = ["summary.json", "rounds.jsonl"]
+        files = ["summary.json", "rounds.jsonl", "events.jsonl"]
         if plots:
             try:
                 from fedcore.report.plots import draw_all

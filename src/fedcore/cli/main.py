@@ -181,6 +181,19 @@ def run(
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
 
+@app.command()
+def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
+    """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
+    from fedcore.report.verify import verify as look
+
+    wrong, events = look(folder)
+    for sentence in wrong:
+        typer.echo(sentence)
+    if wrong:
+        raise typer.Exit(1)
+    typer.echo(f"{events:,} events: nothing is wrong with them")
+
+
 @app.command(name="list")
 def list_everything() -> None:
     """List benchmarks, strategies, selectors, samplers and models."""

@@ -57,7 +57,8 @@ def costs(rounds: Sequence[RoundRecord], targets: Sequence[float]) -> dict[str, 
     if ending is None:
         return {}
     sent = [(c, c.seconds / r.deadline) for r in rounds for c in r.clients if c.work > 0]
-    merged = [client for client, _ in sent if client.wasted is None]
+    whole = (record for record in rounds if not record.cut)  # the others were not merged
+    merged = [c for r in whole for c in r.clients if c.work > 0 and c.wasted is None]
     times: Counter[int] = Counter()
     for client in merged:
         times[client.client_id] += client.copies

@@ -46,7 +46,7 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
     """
     working = sum(client.work > 0 for client in record.clients)
     return {
-        **{name: value for name, value in asdict(run).items() if value is not None},
+        **_whose(run),
         "round": record.number,
         "round_time": record.time,
         **{name: _finite(getattr(record, name)) for name in MEASURED},
@@ -56,19 +56,30 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
         "fell_back": sum(client.fell_back for client in record.clients),
         "clients": [_client_row(client, record.deadline) for client in record.clients],
         **({"ending": asdict(record.ending)} if record.ending else {}),
+        **({"cut": True} if record.cut else {}),
         **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
 
 def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     """The record of a line, in which a deadline lasts 1; raises where a value cannot be one."""
-    run = RunKey(**{f.name: row[f.name] for f in fields(RunKey) if f.name in row})
     values: Row = {name: _value(row, name) for name in (*MEASURED, "rejected")}
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
+    values["cut"] = "cut" in row
     clients = tuple(map(_client, row["clients"]))
     if "ending" in row:
         values["ending"] = Ending(*(_value(row["ending"], f.name) for f in fields(Ending)))
-    return run, RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
+    return run_of(row), RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
+
+
+def run_of(row: Row) -> RunKey:
+    """Which run a line is of."""
+    return RunKey(**{item.name: row[item.name] for item in fields(RunKey) if item.name in row})
+
+
+def _whose(run: RunKey) -> Row:
+    """The same as fields of a line; a step size only where several are tried."""
+    return {name: value for name, value in asdict(run).items() if value is not None}
 
 
 def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
@@ -80,8 +91,19 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     return "".join(lines), check
 
 
+def to_event_lines(run: RunKey, record: RoundRecord) -> str:
+    """The events of a round as lines of JSON."""
+    whose = {**_whose(run), "round": record.number}
+    return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
+
+
+def is_complete(records: Sequence[RoundRecord], most: int) -> bool:
+    """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
+    return len(records) == most or (bool(records) and records[-1].cut)
+
+
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
-    """The records of a ``rounds.jsonl`` whose job has ``rounds`` rounds of every expected run.
+    """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
 
     A torn last line, as a crash leaves it, is dropped. Any other line that is not the round that
     belongs in its place is refused; without it and what follows, the job can go on.
@@ -94,7 +116,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
         raise BadRecord(
             f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
         ) from None
-    places = [(run, number) for run in expected for number in range(1, rounds + 1)]
+    waiting = iter(expected)
+    due: tuple[RunKey | None, int] = next(waiting, None), 1
     runs: Runs = {}
     check, checked = 0, False
     for index, line in enumerate(lines):
@@ -103,12 +126,12 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             check = _check(row, check)
             checked = checked or "check" in row
             run, record = from_row(row)
-            if index == len(places):
+            if due[0] is None:
                 raise ValueError(f"the job has {index} rounds")
-            if type(record.number) is not int or (run, record.number) != places[index]:
-                due = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
-                found = due.format(run, record.number)
-                raise ValueError(f"{found} in place of {due.format(*places[index])}")
+            if type(record.number) is not int or (run, record.number) != due:
+                name = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
+                found = name.format(run, record.number)
+                raise ValueError(f"{found} in place of {name.format(*due)}")
             if checked and row.get("check") != f"{check:08x}":
                 raise ValueError("it was changed after it was written")
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -121,6 +144,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
                 f"delete the lines from {index + 1} on and resume again"
             ) from None
         runs.setdefault(run, []).append(record)
+        over = is_complete(runs[run], rounds)
+        due = (next(waiting, None), 1) if over else (run, record.number + 1)
     return runs
 
 

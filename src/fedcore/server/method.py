@@ -98,6 +98,7 @@ class Strategy:
     merge: Merge
     pace: Pace = field(default_factory=Pace)
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+    keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:
         """Refuse the merge functions of earlier versions, which took all answers at once."""
@@ -122,7 +123,7 @@ class Draw:
     sizes: ClientSizes
     profiles: Mapping[ClientId, ClientProfile]
     again: int = 0  # how many draws were made from that version before
-    busy: frozenset[ClientId] = frozenset()  # who has not answered yet
+    busy: frozenset[ClientId] = frozenset()  # who has not answered yet, or is away
     memory: Params = field(default_factory=dict)  # what ``Sampler.observe`` made of the answers
 
     def generator(self) -> Generator:

@@ -31,6 +31,11 @@ class Federation:
     proxy: str  # what the model says can stand in for its gradients
     initial: Params
 
+    @property
+    def model_bytes(self) -> int:
+        """What is sent each way."""
+        return sum(value.numel() * value.element_size() for value in self.initial.values())
+
 
 def federation_from_model(
     dataset: FederatedDataset, model_name: str, seed: int, method: Mapping[str, Any] | None = None

@@ -17,7 +17,7 @@ from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
-from fedcore.sim.world import build_strategy, build_world, simulate_rounds
+from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
 from fedcore.threads import one_thread_each
@@ -33,7 +33,7 @@ def simulate(
     *,
     test: tuple[Any, Any] | None = None,
     strategy: str | Strategy = "fedcore",
-    stragglers: float = 30.0,
+    stragglers: float | None = None,
     seed: int = 0,
     head: str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
@@ -49,7 +49,7 @@ def simulate(
             which stay as they are.
         test: held-out (inputs, labels), for the test accuracy of every round.
         strategy: a name ('fedcore list' shows them), a path to a .py file, or a ``Strategy``.
-        stragglers: percentage of clients that miss the deadline.
+        stragglers: percentage of clients that miss the deadline; 30 unless ``deadline`` is given.
         seed: of cohorts, speeds and shuffles.
         head: name of the last linear layer, if it is not the last ``nn.Linear`` of the model.
         on_round: called with every round's record as it ends.
@@ -59,7 +59,9 @@ def simulate(
         The rounds and the trained parameters.
     """
     _check_arguments(clients, model, strategy, options)
-    given = {**options, "stragglers": stragglers, "seed": seed}
+    given = {**options, "seed": seed}
+    if stragglers is not None or not options.get("deadline"):
+        given["stragglers"] = 30.0 if stragglers is None else stragglers
     experiment = resolve(given, lambda benchmark, preset: {})
     for name in ("stragglers", "seed", "learning_rates"):
         if len(values := getattr(experiment, name)) > 1:
@@ -79,7 +81,8 @@ def simulate(
     plugins.check_taken(experiment.method, takers, vars(experiment))
     if isinstance(strategy, str):
         strategy = build_strategy(strategy, experiment, federation.proxy, len(members))
-    run = RunKey("own data", name, experiment.stragglers[0], experiment.seed[0])
+    level, *_ = levels_of(experiment, {experiment.seed[0]: federation})
+    run = RunKey("own data", name, level, experiment.seed[0])
     records: list[RoundRecord] = []
     params = federation.initial
     with closing(simulate_rounds(build_world(federation, experiment, run, strategy))) as rounds:

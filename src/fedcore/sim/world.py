@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import torch
 
@@ -14,6 +16,7 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import Experiment
+from fedcore.errors import BadOption
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
@@ -93,13 +96,21 @@ def build_world(
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
-    sent = sum(value.numel() * value.element_size() for value in federation.initial.values())
+    sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
-    ahead = AHEAD if lazy is None else 0
+    ahead = AHEAD if lazy is None and fleet.presence is None else 0
     settings = LoopSettings(
-        experiment.epochs, experiment.clients_per_round, run.seed, experiment.rounds, ahead
+        experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds, ahead
     )
-    clock = VirtualClock(executor, fleet.deadline, sent)
+    clock = VirtualClock(
+        executor,
+        fleet.deadline,
+        sent,
+        presence=fleet.presence,
+        dropout=experiment.dropout,
+        budget=experiment.time_budget * fleet.deadline or math.inf,
+        promised=strategy.keeps_deadline,
+    )
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     halved = len(experiment.learning_rates) > 1
@@ -108,8 +119,13 @@ def build_world(
         for client, known in fleet.profiles.items()
         if known.seconds(experiment.epochs * known.num_samples, sent) > fleet.deadline
     )
+    server = Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings)
+    working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
+    if experiment.time_budget and not any(working):
+        asked = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
+        raise BadOption(f"{asked}, so time would not pass; leave out --time-budget")
     return World(
-        Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings),
+        server,
         executor,
         Measure(federation, experiment.evaluate_samples, device, threads, halved=halved),
         federation.initial,
@@ -145,7 +161,7 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
     executed = time.perf_counter()
     trained = world.measure.train(merged.state.params)
     tested = world.measure.test(merged.state.params)
-    last = merged.state.version == world.server.settings.merges
+    last = merged.cut or merged.state.version == world.server.settings.merges
     ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
     return RoundRecord(
@@ -160,6 +176,8 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
         test_accuracy=tested.accuracy if tested else None,
         wall_seconds=ended - began,
         ending=ending,
+        cut=merged.cut,
+        events=merged.events,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
@@ -177,6 +195,19 @@ def _ending(world: World, params: Params) -> Ending:
         worst_accuracy=worst,
         validation_accuracy=None if chosen is None else chosen.accuracy,
     )
+
+
+def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
+    """Shares of stragglers: those asked for, or what the deadline makes, in the mean over seeds."""
+    if not experiment.deadline:
+        return list(experiment.stragglers)
+    fleets = [
+        fleet_of(
+            sizes_of(one.dataset.clients), experiment, RunKey("", "", 0, seed), one.model_bytes
+        )
+        for seed, one in federations.items()
+    ]
+    return [round(mean(fleet.stragglers for fleet in fleets), 1)]
 
 
 def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
