@@ -442,3 +442,15 @@ def test_without_held_out_data_there_is_nothing_to_choose_by(tmp_path):
     with pytest.raises(BadOption, match=r"learning_rate 0.01,0.3 needs held-out data .*; give one"):
         run_grid(bare, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_with_a_budget_of_time_the_round_that_it_cuts_tells_whom_the_model_serves():
+    experiment = changed(epochs=3, time_budget=2.5, strategies=("fedavg", "fedcore"))
+    content, runs = run_grid(experiment, None)
+    for rounds in runs.values():
+        assert rounds[-1].cut
+        assert [record.ending is not None for record in rounds] == [False] * (len(rounds) - 1) + [
+            True
+        ]
+    for result in content["results"]:
+        assert result["virtual_seconds"] == pytest.approx(2.5 * result["deadline_seconds"])

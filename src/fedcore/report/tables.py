@@ -35,12 +35,13 @@ SERVED = (  # the same for the second table
     ("Worst\ntenth", "worst_accuracy"),
     ("Jain\nindex", "participation_fairness"),
 )
-COST_CAPTION = """Seconds of the virtual clock to the first evaluation at or above an accuracy.
+COST_CAPTION = """Virtual seconds to the first evaluation at or above an accuracy.
 Slow ({} of {}: E epochs take them past the deadline)
 and the worst tenth of clients: accuracy on their own training data.
 Jain's index: 1 where all clients are merged equally often.
 Client-seconds: all that clients spent (and the share that was lost).
-k, M, G: thousands, millions, billions."""
+Of seeds the median; k, M, G: thousands, millions, billions."""
+STALE = "\nStale: merges while an answer was made, in the mean and at most."
 WIDEST, ROOMY = 9, 8  # columns of numbers that 80 characters have room for; with gaps of two
 LEVEL = 0.01  # accuracies that differ by less are called level
 NOUNS = {"rejected": "answer", "fell_back": "coreset"}  # what a result counts of what went wrong
@@ -114,15 +115,16 @@ def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
         columns += [(title, partial(_cell, name, ranged=False)) for title, name in SERVED]
         columns.append(("Client-\nseconds", _spent))
         columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
+        slow = f"{known['slow_clients']:,}", counted(known["clients"], "client")
+        caption = COST_CAPTION.format(*slow)
         if _values("largest_staleness", every):
+            caption += STALE
             names = ("mean_staleness", "largest_staleness")
             columns.append(("Stale,\nmost", partial(_pair, names)))
         title = f"{benchmark}, {stragglers:g} % stragglers: what it cost, and whom it served"
-        slow = f"{known['slow_clients']:,}", counted(known["clients"], "client")
         most = WIDEST if len(columns) <= WIDEST else len(COLUMNS)  # of one table
         for start in range(0, len(columns), most):
-            part = columns[start : start + most]
-            yield _grid(title, COST_CAPTION.format(*slow), part, cells)
+            yield _grid(title, caption, columns[start : start + most], cells)
 
 
 def step_size_remarks(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
