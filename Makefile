@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving bench-simulator bench-rounds bench-peers bench-growth results clean
+        study-moving bench-simulator bench-rounds bench-peers bench-growth methods results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -67,6 +67,9 @@ bench-peers: $(READY) ## ours against the plain loop, Flower and pfl on the same
 
 bench-growth: $(READY) ## time and memory against cohort and fleet, up to 100,000 clients (minutes)
 	@$(BIN)/python -m benchmarks.simulator.growth
+
+methods: $(READY) ## write docs/methods.md from the files of strategies and samplers
+	@$(BIN)/python -m benchmarks.methods_page
 
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables

@@ -15,7 +15,7 @@ LAYERS = {
     **dict.fromkeys(
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
-    **dict.fromkeys(("arrays", "threads"), 1),
+    **dict.fromkeys(("arrays", "threads", "rates"), 1),
     **dict.fromkeys(("history", "fleet_options"), 2),
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("server", "datasets", "models"), 3),

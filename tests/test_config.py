@@ -102,6 +102,14 @@ def test_every_option_has_a_help_text_and_a_panel():
         ({"seed": "１０"}, "seed must be whole numbers such as 0,1,2, got '１０'"),
         ({"capability_std": float("-inf")}, "capability_std must be at least 0"),
         ({"model": 3}, "model must be text"),
+        ({"optimiser": "adagrad"}, "optimiser must be one of sgd, adam, got 'adagrad'"),
+        ({"momentum": 1.5}, "momentum must be at most 1, got 1.5"),
+        ({"momentum": 0.9, "optimiser": "adam"}, "momentum is an option of optimiser 'sgd'"),
+        ({"weight_decay": -1}, "weight_decay must be at least 0, got -1"),
+        ({"clip_norm": float("nan")}, "clip_norm must be at least 0, got nan"),
+        ({"schedule": "linear"}, "schedule must be one of constant, step, cosine, inverse-time"),
+        ({"schedule_decay": 0}, "schedule_decay must be above 0, got 0"),
+        ({"schedule_every": 0}, "schedule_every must be at least 1, got 0"),
     ],
 )
 def test_bad_values_are_one_sentence(given, sentence):

@@ -216,9 +216,7 @@ class Cluster:
     def flwr(self, *arguments: str) -> Any:
         """What a command of Flower's says, as JSON."""
         command = [SCRIPTS / "flwr", *arguments, "--format", "json"]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.own_environment, capture_output=True, timeout=60
-        )
+        done = self._ask(command)
         try:
             answer = json.loads(done.stdout)
         except ValueError:
@@ -226,6 +224,12 @@ class Cluster:
         if not answer.get("success", True):
             raise RuntimeError(str(answer))
         return answer
+
+    def _ask(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[bytes]:
+        own = self.own_environment
+        return subprocess.run(
+            command, check=False, cwd=self.folder, env=own, capture_output=True, timeout=60
+        )
 
     def run(self, app: Path, **config: str | float) -> int:
         """Start a run of an app; gives its id."""
@@ -241,7 +245,5 @@ class Cluster:
     def output(self, run: int) -> str:
         """What a run's ServerApp printed so far."""
         command = [SCRIPTS / "flwr", "log", str(run), NAME, "--show"]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.own_environment, capture_output=True, timeout=60
-        )
+        done = self._ask(command)
         return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout.decode())

@@ -37,7 +37,7 @@ from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federate, federation_from_model
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.stacked import Form
-from fedcore.types import ClientData, FederatedDataset, Params
+from fedcore.types import ClientData, FederatedDataset, Params, TrainingSettings
 
 SMALL = Experiment(rounds=3, epochs=4, clients_per_round=4, learning_rate=0.1, prox_mu=0.3)
 RESULTS = Path(__file__).parents[1] / "results"
@@ -109,7 +109,7 @@ def forms(workload: Workload, device: torch.device, count: int) -> dict[str, obj
     row: dict[str, object] = {"model": workload.model, "clients": workload.clients}
     for name, form in choices.items():
         for record in (False, True):
-            steps = Steps(form, pool, 0.01, record=record)
+            steps = Steps(form, pool, TrainingSettings(0.01, BATCH), record=record)
             steps.start(task.initial_params(), assignments_of(workload))
             kind = "captured" if record else "one by one"
             row[f"{name}, {kind}"] = milliseconds(steps, tape, device)

@@ -63,7 +63,7 @@ def _decorated(function: Function, *liberties: str, **more: bool) -> Function:
     try:
         return cast(Function, decorate(cache=True)(function))
     except RuntimeError:  # neither here nor at home may anything be written, as in some containers
-        _say_once(
+        say_once(
             "compiled code cannot be kept for the next time: there is no folder that may be "
             "written; set NUMBA_CACHE_DIR to one"
         )
@@ -71,7 +71,8 @@ def _decorated(function: Function, *liberties: str, **more: bool) -> Function:
 
 
 @functools.cache
-def _say_once(sentence: str) -> None:
+def say_once(sentence: str) -> None:
+    """Log a sentence, the first time that it is said."""
     log.warning(sentence)
 
 
@@ -82,7 +83,7 @@ def _announce_compiling() -> None:
 
     class Announcer(event.Listener):
         def on_start(self, event: Any) -> None:
-            _say_once("compiling for this machine, once; it may take half a minute")
+            say_once("compiling for this machine, once; it may take half a minute")
 
         def on_end(self, event: Any) -> None:
             pass

@@ -21,6 +21,7 @@ from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
 from fedcore.fleet_options import FleetOptions
+from fedcore.rates import SCHEDULES
 from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
@@ -36,6 +37,7 @@ from fedcore.values import (
     option,
     percentages,
     seeds,
+    with_grid,
 )
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -51,6 +53,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "below_one_pass": "sit-out",
     },
 }
+
+# Server optimisers, and what each is called where it is around FedAvg.
+SERVER_OPTIMISERS = {"none": "fedavg", "momentum": "fedavgm"}
+SERVER_OPTIMISERS |= {name: f"fed{name}" for name in ("adam", "yogi", "adagrad")}
 
 # What datasets set in their ``hyperparameters``; a default below is for data of the user's own.
 SET_BY_BENCHMARK = (
@@ -102,9 +108,28 @@ class Experiment(FleetOptions):
     batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
     learning_rate: float = _training(
         0.01,
-        "Step size of local SGD; of several, as 0.01,0.03,0.1, each method has its best, chosen by "
+        "Step size of local training; of several, as 0.01,0.1, each method has its best, chosen by "
         "half of the held-out data and reported on the other.",
         above_zero,
+    )
+    optimiser: str = _training(
+        "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
+    )
+    momentum: float = _training(0.0, "Momentum of 'sgd'.", at_least(0, 1))
+    weight_decay: float = _training(
+        0.0, "Times the parameters, added to every gradient.", at_least(0)
+    )
+    clip_norm: float = _training(
+        0.0, "Longest gradient; longer ones are cut to it. 0: no limit.", at_least(0)
+    )
+    schedule: str = _training(
+        "constant", "How the learning rate falls from round to round.", one_of(*SCHEDULES)
+    )
+    schedule_decay: float = _training(
+        0.1, "Schedule: factor of 'step', or rate of 'inverse-time'.", above_zero
+    )
+    schedule_every: int = _training(
+        30, "Schedule: rounds from one fall of 'step' to the next.", at_least(1, MANY)
     )
     model: str = _training("logistic", "Model; see 'fedcore list'.")
     executor: str = _training(
@@ -126,6 +151,9 @@ class Experiment(FleetOptions):
 
     aggregation: str = _method(
         "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
+    )
+    server_optimiser: str = _method(
+        "none", "Optimiser on the server, around every strategy.", one_of(*SERVER_OPTIMISERS)
     )
     fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
@@ -197,6 +225,11 @@ class Experiment(FleetOptions):
         for kind, name in named:
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
+        if self.momentum and self.optimiser != "sgd":
+            raise BadOption(
+                f"momentum is an option of optimiser 'sgd', got {self.momentum:g} with "
+                f"{self.optimiser!r}; leave out one of them"
+            )
         for key in self.method:
             if key in self.__dataclass_fields__:
                 raise BadOption(
@@ -235,19 +268,6 @@ def resolve(
     if typed.get("deadline"):
         typed.setdefault("stragglers", ())
     return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
-
-
-def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with several values of ``learning_rate`` as ``learning_rates``."""
-    value = given.get("learning_rate")
-    if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
-        rates = convert("learning_rate", value, tuple[float, ...])
-        distinct("learning_rate", rates)
-        for rate in rates:
-            above_zero("learning_rate", rate)
-        grid = rates if len(rates) > 1 else ()
-        return {**given, "learning_rate": rates[0], "learning_rates": grid}
-    return dict(given)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -83,13 +83,13 @@ class RoundRecord:
     test_loss: float | None
     test_accuracy: float | None
     wall_seconds: float
-    cut: bool = False  # by the time budget: nothing was merged, and the run is over
-    events: tuple[Event, ...] = field(default=(), compare=False)
     # Parts of it; see SelectionTime. Real time is no part of what a round is compared by.
     training_seconds: float = field(default=0.0, compare=False)  # with waiting for selection
     selection_seconds: float = field(default=0.0, compare=False)
     waited_seconds: float = field(default=0.0, compare=False)
     evaluation_seconds: float = field(default=0.0, compare=False)
+    cut: bool = False  # by the time budget: nothing was merged, and the run is over
+    events: tuple[Event, ...] = field(default=(), compare=False)
     ending: Ending | None = None  # of the last round
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,17 @@ class Task:
         """Copies of the parameters that are not trained."""
         named = self.model.named_parameters()
         return {name: p.detach().clone() for name, p in named if not p.requires_grad}
+
+    def check_layers(self) -> None:
+        """Refuse a model of which no part can be trained alone: its layers must have an order."""
+        prefix = next((n for n, module in self.model.named_modules() if module is self._head), None)
+        last = layers_of(self.initial_params())[-1]
+        if prefix is None or not all(name.startswith(prefix) for name in last):
+            raise BadOption(
+                f"the layers of the model have no order: {last[0]!r} is its last parameter, but "
+                "not of its last linear layer; register layers from the input to the output"
+            )
+        trained_names(self.initial_params(), 0.0)
 
     def on(self, device: torch.device) -> Task:
         """A copy whose frozen parameters lie on ``device``, for one thread to call."""
@@ -147,6 +159,36 @@ class Task:
         if self._head is None:
             raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
         return self._head
+
+
+def layers_of(names: Iterable[str]) -> list[list[str]]:
+    """Parameters by layer, in their order: those of a module, or of a level such as ``_l0``."""
+    layers: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        module, _, own = name.rpartition(".")
+        level = re.findall(r"_l\d+", own)  # nn.LSTM and its like hold many layers
+        layers.setdefault((module, *level[-1:]), []).append(name)
+    return list(layers.values())
+
+
+def trained_names(params: Params, share: float) -> list[str]:
+    """The layers nearest the output with at most a ``share`` of all parameters; one at least."""
+    layers = layers_of(params)
+    if len(layers) < 2:
+        raise BadOption(
+            f"the model has one layer, so it cannot be trained in part (a share of {share:g}); "
+            "use a model of several layers, or another strategy"
+        )
+    sizes = [sum(params[name].numel() for name in layer) for layer in layers]
+    fits = (n for n in range(len(layers)) if sum(sizes[n:]) <= share * sum(sizes))
+    first = min(next(fits, len(layers)), len(layers) - 1)
+    return [name for layer in layers[first:] for name in layer]
+
+
+def sent_bytes(params: Params, share: float) -> int:
+    """Bytes of the answer of a client that trains a share of a model."""
+    names = params if share == 1 else trained_names(params, share)
+    return sum(params[name].numel() * params[name].element_size() for name in names)
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ w          ``Params``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol
@@ -61,13 +61,15 @@ class ClientProfile:
     download: float = math.inf  # bytes per second
     upload: float = math.inf
 
-    def transfer_seconds(self, model_bytes: int) -> float:
-        """Time to fetch a model and to send one back."""
-        return model_bytes / self.download + model_bytes / self.upload
+    def transfer_seconds(self, model_bytes: int, sent_bytes: int | None = None) -> float:
+        """Time to fetch a model and to send it back, or so many bytes of it."""
+        back = model_bytes if sent_bytes is None else sent_bytes
+        return model_bytes / self.download + back / self.upload
 
-    def seconds(self, work: int, model_bytes: int = 0) -> float:
+    def seconds(self, work: int, model_bytes: int = 0, sent_bytes: int | None = None) -> float:
         """Download, work / c^i (section 3.1), upload; who has no work to do fetches nothing."""
-        return work / self.capability + (self.transfer_seconds(model_bytes) if work else 0.0)
+        transfer = self.transfer_seconds(model_bytes, sent_bytes) if work else 0.0
+        return work / self.capability + transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class LocalPlan:
     path: Path
     prox_mu: float = 0.0
     step_scale: float = 1.0  # the loss of every step is multiplied by it
+    trained_share: float = 1.0  # of the model's parameters: ``task.trained_names``
 
     def trained(self, num_samples: int) -> int:
         """Samples that take part in steps under this plan; those only looked at do not count."""
@@ -119,8 +122,9 @@ class LocalPlan:
         return sum(phase.work(num_samples) for phase in steps)
 
     def work(self, num_samples: int) -> int:
-        """Samples processed under this plan: what the virtual clock charges."""
-        return sum(phase.work(num_samples) for phase in self.phases)
+        """Samples processed under this plan, a share of the model's price each: what is charged."""
+        whole = sum(phase.work(num_samples) for phase in self.phases)
+        return whole if self.trained_share == 1 else math.ceil(self.trained_share * whole)
 
 
 SIT_OUT = LocalPlan(phases=(), path=Path.SAT_OUT)
@@ -132,7 +136,7 @@ class Coreset(Generic[Values]):
 
     Attributes:
         indices: [b] sorted and unique.
-        weights: [b] positive, Σ weights = n.
+        weights: [b] positive, Σ weights = n; or in the mean over draws, where it says so.
         objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
         gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
         assignment: [n] position in ``indices`` of the chosen sample that stands for each.
@@ -144,6 +148,7 @@ class Coreset(Generic[Values]):
     gradient_error: float | None = None
     assignment: Values | None = None
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
+    sums_in_the_mean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +197,25 @@ class FederatedDataset:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How a local SGD step is taken."""
+    """How a local step is taken: η, clip, λ and opt of the rule in ``client/step.py``."""
 
     learning_rate: float
     batch_size: int
     measure_full_gradient: bool = False  # compare coreset and full-set gradients of the model
+    schedule: Callable[[int], float] | None = None  # version -> factor of η (``rates``)
+    momentum: float = 0.0
+    adam: bool = False
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0  # 0: gradients of any length
+
+    @property
+    def plain(self) -> bool:
+        """Whether d = s g + μ (w - anchor) + shift and opt(d) = d."""
+        return not (self.momentum or self.adam or self.weight_decay or self.clip_norm)
+
+    def learning_rate_at(self, version: int) -> float:
+        """η of every job that starts from a version, for clients and for strategies."""
+        return self.learning_rate * (1.0 if self.schedule is None else self.schedule(version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +275,10 @@ class Executor(Protocol):
     @property
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
+
+    @property
+    def memory(self) -> dict[ClientId, Tensor]:
+        """What clients keep of their samples between jobs, for a simulation to write down."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Prepare for what a later round will ask; it changes the time, never an answer."""

@@ -161,6 +161,19 @@ def convert(name: str, value: Any, kind: Any) -> Any:
         raise BadOption(f"{name} must be {expected}, got {shown}") from None
 
 
+def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with several values of ``learning_rate`` as ``learning_rates``."""
+    value = given.get("learning_rate")
+    if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
+        rates = convert("learning_rate", value, tuple[float, ...])
+        distinct("learning_rate", rates)
+        for rate in rates:
+            above_zero("learning_rate", rate)
+        grid = rates if len(rates) > 1 else ()
+        return {**given, "learning_rate": rates[0], "learning_rates": grid}
+    return dict(given)
+
+
 def _parts(value: Any) -> Iterable[Any]:
     """Of a list, or of a text with commas."""
     if isinstance(value, str):

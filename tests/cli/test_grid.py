@@ -269,12 +269,13 @@ def test_an_own_option_that_nobody_takes_or_can_use_is_one_sentence(own, method,
         prepare(experiment)
 
 
-@pytest.mark.parametrize("name", ["scaffold", "fedbuff"])
+@pytest.mark.parametrize(
+    "name", ["scaffold", "fedbuff", "fedasync", "fadas", "ca2fl", "fedcore-buff", "fedcore-async"]
+)
 @pytest.mark.parametrize("stopped", [1, 5, 11])
 def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypatch, name, stopped):
     """State of the strategy, memory of clients and jobs in flight go through the checkpoint."""
-    file = Path(__file__).parents[2] / "examples" / f"{name}_strategy.py"
-    own = changed(rounds=12, epochs=2, strategies=(str(file),), selection="uniform")
+    own = changed(rounds=12, epochs=2, strategies=(name,), selection="uniform")
     run_grid(own, tmp_path / "whole")
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
 
@@ -302,8 +303,8 @@ def test_clients_that_come_go_and_drop_out_resume_byte_for_byte(
     tmp_path, monkeypatch, stopped, kind
 ):
     """With a budget of time, and so with as many rounds as it makes."""
-    fedbuff = Path(__file__).parents[2] / "examples" / "fedbuff_strategy.py"
-    hard = changed(strategies=("fedcore", str(fedbuff)), clients_per_round=4, **HARD)
+
+    hard = changed(strategies=("fedcore", "fedbuff"), clients_per_round=4, **HARD)
     run_grid(hard, tmp_path / "whole")
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", kind)
     told = []

@@ -152,7 +152,9 @@ def test_nothing_of_a_coreset_is_said_where_there_was_none():
     [
         ((Phase(1), Phase(1, BY_INPUTS)), False),
         ((Phase(1), Phase(1, BY_GRADIENTS)), True),
-        ((Phase(1, forward_price=0.3), Phase(1, BY_INPUTS)), True),
+        ((Phase(1, forward_price=0.3), Phase(1, BY_GRADIENTS)), False),  # all at the beginning
+        ((Phase(1), Phase(1, forward_price=0.3), Phase(1, BY_GRADIENTS)), True),
+        ((Phase(1, forward_price=0.3),), True),
         ((Phase(1), Phase(1, CoresetSpec(3, "loss-topk", "input"))), True),
     ],
 )

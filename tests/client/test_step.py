@@ -1,10 +1,14 @@
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
 
 from fedcore.client.executors.stacked_model import form_of
-from fedcore.client.step import Batch, StepRule, stacked_step, step
+from fedcore.client.step import Batch, Memory, StepRule, stacked_step, step
+from fedcore.models.cnn import ImageClassifier
 from fedcore.task import Task
+from fedcore.types import TrainingSettings
 
 
 def a_model():
@@ -133,3 +137,143 @@ def test_stacked_clients_take_each_its_own_step_and_one_of_padding_alone_changes
         assert torch.allclose(seen.losses[rows], watched.losses, atol=1e-6)
         assert all(torch.allclose(stack[n][k], moved[n], atol=1e-6) for n in moved)
     assert all(torch.equal(stack[n][2], start[n][2]) for n in start)
+
+
+OPTIMISERS = {
+    "momentum": {"momentum": 0.9},
+    "weight decay": {"weight_decay": 0.3},
+    "clipped": {"clip_norm": 0.4},
+    "momentum, decay, clipped": {"momentum": 0.8, "weight_decay": 0.3, "clip_norm": 0.4},
+    "adam": {"adam": True},
+    "adam, decay, clipped": {"adam": True, "weight_decay": 0.3, "clip_norm": 0.4},
+}
+# The second in float64: Adam divides gradients by their size, and tiny ones show how they round.
+MODELS = {
+    "dense": (a_model, (4,)),
+    "convolutions": (lambda: ImageClassifier(1, 4, 4, 3).double(), (1, 4, 4)),
+}
+
+
+def settings_of(name, rate=0.05):
+    return TrainingSettings(rate, 8, **OPTIMISERS[name])
+
+
+def of_torch(name, parameters, rate=0.05):
+    """torch's own optimiser, and its step behind its own clipping."""
+    own = dict(OPTIMISERS[name])
+    limit = own.pop("clip_norm", None)
+    kind = torch.optim.Adam if own.pop("adam", False) else torch.optim.SGD
+    parameters = list(parameters)
+    optimiser = kind(parameters, lr=rate, **own)
+
+    def move():
+        if limit is not None:
+            nn.utils.clip_grad_norm_(parameters, limit)
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return move
+
+
+def batches(count, shape, rows=6, seed=1):
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        x = torch.randn(rows, *shape, generator=draw)
+        x = x.double() if len(shape) > 1 else x
+        y = torch.randint(3, (rows,), generator=draw)
+        yield Batch(x, y, torch.rand(rows, generator=draw) + 0.1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_steps_are_those_of_torch_optim(name, model):
+    """With the whole rule under clip: s g + mu (w - anchor) + shift is the gradient it gets."""
+    torch.manual_seed(0)
+    module, shape = MODELS[model][0](), MODELS[model][1]
+    task = Task(module)
+    params = start = task.initial_params()
+    anchor, shift = near(start), near({n: torch.zeros_like(v) for n, v in start.items()}, 4)
+    shift = {n: 0.1 * v for n, v in shift.items()}
+    memory = Memory.blank(settings_of(name), {n: v[None] for n, v in start.items()})
+    rule = StepRule(0.05, 0.2, anchor, 1.5, shift, memory)
+    move = of_torch(name, module.parameters())
+    for batch in batches(7, shape):
+        losses = nn.functional.cross_entropy(module(batch.x), batch.y, reduction="none")
+        (1.5 * (batch.coefficient * losses).sum()).backward()
+        for n, p in module.named_parameters():
+            p.grad += 0.2 * (p.detach() - anchor[n]) + shift[n]
+        move()
+        params, *_ = step(task, params, batch, rule)
+        for n, p in module.named_parameters():
+            assert torch.allclose(params[n], p, rtol=0, atol=1e-6)
+    assert any(not torch.allclose(params[n], start[n], atol=1e-3) for n in start)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_stacked_clients_have_each_an_optimiser_that_padding_leaves_alone(name, model):
+    """Each equal to torch.optim on its own steps; they are stepped at different times."""
+    build, shape = MODELS[model]
+    modules = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        modules.append(build())
+    moves = [of_torch(name, module.parameters()) for module in modules]
+    tasks = [Task(module) for module in modules]
+    starts = [task.initial_params() for task in tasks]
+    stack = {n: torch.stack([s[n] for s in starts]).requires_grad_() for n in starts[0]}
+    memory = Memory.blank(settings_of(name), stack)
+    anchor = {n: torch.zeros_like(v) for n, v in starts[0].items()}
+    rule = StepRule(0.05, 0.0, anchor, memory=memory)
+    at_work = [(1, 1, 0), (1, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
+    for number, present in enumerate(at_work):
+        own = [next(batches(1, shape, seed=10 * number + k)) for k in range(3)]
+        coefficient = torch.stack([b.coefficient * p for b, p in zip(own, present, strict=True)])
+        batch = Batch(torch.stack([b.x for b in own]), torch.stack([b.y for b in own]), coefficient)
+        stacked_step(form_of(tasks[0]), stack, batch, rule, None)
+        for k in range(3):
+            if present[k]:
+                scores = modules[k](own[k].x)
+                losses = nn.functional.cross_entropy(scores, own[k].y, reduction="none")
+                (own[k].coefficient * losses).sum().backward()
+                moves[k]()
+            for n, p in modules[k].named_parameters():
+                assert torch.allclose(stack[n][k], p, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [None, *OPTIMISERS])
+def test_what_is_frozen_does_not_move_and_counts_in_no_norm(name):
+    """As torch.optim over the other parameters alone; client 1 of the stack trains everything."""
+    settings = TrainingSettings(0.05, 8) if name is None else settings_of(name)
+    task, batch = Task(a_model()), a_batch()
+    start = task.initial_params()
+    anchor = near(start)
+    head = {n: float(n.startswith("2.")) for n in start}
+    memory = Memory.blank(settings, {n: v[None] for n, v in start.items()})
+    rule = StepRule(0.05, 0.2, anchor, 1.0, None, memory, head)
+    module = a_model()
+    for n, p in module.named_parameters():
+        p.requires_grad_(head[n] > 0)
+    trained = [p for p in module.parameters() if p.requires_grad]
+    move = torch.optim.SGD(trained, lr=0.05).step if name is None else of_torch(name, trained)
+    params = start
+    stack = {n: torch.stack([v, v]).requires_grad_() for n, v in start.items()}
+    masks = {n: torch.tensor([own, 1.0]) for n, own in head.items()}
+    both = StepRule(0.05, torch.tensor([0.2, 0.2]), anchor, 1.0, None, None, masks)
+    both = dataclasses.replace(both, memory=Memory.blank(settings, stack))
+    twice = Batch(*(torch.stack([v, v]) for v in (batch.x, batch.y, batch.coefficient)))
+    for _ in range(3):
+        module.zero_grad()
+        losses = nn.functional.cross_entropy(module(batch.x), batch.y, reduction="none")
+        (batch.coefficient * losses).sum().backward()
+        for n, p in module.named_parameters():
+            if p.requires_grad:
+                p.grad += 0.2 * (p.detach() - anchor[n])
+        move()
+        params, *_ = step(task, params, batch, rule)
+        stacked_step(form_of(task), stack, twice, both, None)
+    for n, p in module.named_parameters():
+        assert torch.allclose(params[n], p, rtol=0, atol=1e-6)
+        assert torch.allclose(stack[n][0], p, rtol=0, atol=1e-6)
+        assert torch.equal(params[n], start[n]) == (head[n] == 0)
+        assert not torch.equal(stack[n][1], start[n])

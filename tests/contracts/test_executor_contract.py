@@ -7,6 +7,7 @@ The CNN is trained in float64: among the millions of units of three rounds one c
 float32 rounding of ReLU's kink, or two of a tie in a max-pool, and a gradient jumps there.
 """
 
+import copy
 import dataclasses
 import functools
 
@@ -15,9 +16,11 @@ import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_executor
+from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import PROXIES
+from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.sim import world
 from fedcore.sim.federation import federate, federation_from_model
@@ -143,6 +146,48 @@ def test_equal_with_larger_steps_for_slow_clients(model, executor, strategy):
     assert any(not torch.allclose(expected[1][n], unscaled[n], atol=1e-3) for n in unscaled)
 
 
+HOW = {
+    "momentum": {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1.0},
+    "adam": {"optimiser": "adam", "weight_decay": 0.1, "clip_norm": 1.0, "learning_rate": 0.01},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    ("model", "executor", "strategy"),
+    [
+        ("logistic", "auto", "fedavg"),
+        ("logistic", "auto", "fedcore"),
+        ("cnn", "vectorised", "fedcore"),
+        ("char-lstm", "vectorised", "fedprox"),
+    ],
+)
+def test_equal_under_every_optimiser(model, executor, strategy, how):
+    """Over rounds: each begins with an optimiser that remembers nothing.
+
+    Networks in float64: Adam divides gradients by their size, and tiny ones show how they round.
+    """
+    federation = federation_for(model)
+    if model == "char-lstm":
+        exact = copy.deepcopy(federation.task.model).double()
+        federation = federate(federation.dataset, exact)
+    expected = final(federation, strategy, "sequential", **HOW[how])
+    assert_same(final(federation, strategy, executor, **HOW[how]), expected)
+    rate = HOW[how].get("learning_rate", SMALL.learning_rate)
+    sgd = final(federation, strategy, "sequential", learning_rate=rate)[1]
+    assert any(not torch.allclose(expected[1][n], sgd[n], atol=1e-3) for n in sgd)
+
+
+@pytest.mark.parametrize(("model", "executor"), [("logistic", "compiled"), ("cnn", "vectorised")])
+@pytest.mark.parametrize("schedule", ["step", "cosine", "inverse-time"])
+def test_equal_under_every_schedule(model, executor, schedule):
+    options = {"schedule": schedule, "schedule_every": 1}
+    expected = plain(model, "fedavg", **options)
+    assert_same(final(federation_for(model), "fedavg", executor, **options), expected)
+    constant = plain(model, "fedavg")[1]
+    assert any(not torch.allclose(expected[1][n], constant[n], atol=1e-3) for n in constant)
+
+
 BY_INPUTS = CoresetSpec(5, "kmedoids", "input")
 BY_GRADIENTS = CoresetSpec(6, "kmedoids", "logits")
 PHASES = {
@@ -176,11 +221,13 @@ def jobs(task, sizes, phases, rule):
     return found
 
 
-def answers(kind, task, clients, assignments):
-    settings = TrainingSettings(0.05, 8)
+def answers(kind, task, clients, assignments, **how):
+    settings = TrainingSettings(0.05, 8, **how)
     if kind.startswith("vectorised"):
         block, threads = {"vectorised": (10, 1), "vectorised alone": (1, 2)}[kind]
         executor = VectorisedExecutor(task, clients, settings, block=block, threads=threads)
+    elif kind == "compiled":
+        executor = LinearExecutor(task, clients, settings, threads=2)
     else:
         executor = choose_executor(kind, task, clients, settings, threads=2)
     return executor.run(task.initial_params(), assignments)
@@ -211,6 +258,77 @@ def test_answers_are_those_of_the_plain_loop(kind, phases, rule, build_client):
             for one, other in zip(expected, without, strict=True)
         ]
         assert changed == [True, False, True, False]
+
+
+OPTIMISERS = {
+    "momentum": {"momentum": 0.9},
+    "weight decay": {"weight_decay": 0.5},
+    "clipped": {"clip_norm": 0.3},
+    "momentum, decay, clipped": {"momentum": 0.8, "weight_decay": 0.5, "clip_norm": 0.3},
+    "adam": {"adam": True},
+    "adam, decay, clipped": {"adam": True, "weight_decay": 0.5, "clip_norm": 0.3},
+}
+
+
+@pytest.mark.parametrize("how", OPTIMISERS)
+@pytest.mark.parametrize("phases", PHASES)
+@pytest.mark.parametrize("kind", ["compiled", "vectorised", "vectorised alone"])
+def test_every_optimiser_is_that_of_the_plain_loop(kind, phases, how, build_client):
+    """Beside the whole of the rule; clients end at different steps, and some rest in between."""
+    torch.manual_seed(0)
+    task = Task(torch.nn.Linear(5, 4))
+    sizes = (30, 7, 19, 40)
+    clients = {k: build_client(size, 5, 4, seed=k) for k, size in enumerate(sizes)}
+    assignments = jobs(task, sizes, PHASES[phases], RULES["all"])
+    expected = answers("sequential", task, clients, assignments, **OPTIMISERS[how])
+    found = answers(kind, task, clients, assignments, **OPTIMISERS[how])
+    without = answers("sequential", task, clients, assignments)
+    for one, other, plainly in zip(found, expected, without, strict=True):
+        assert all(torch.allclose(one.params[n], other.params[n], atol=1e-5) for n in one.params)
+        assert (one.steps, one.loss_count) == (other.steps, other.loss_count)
+        assert one.loss_sum == pytest.approx(other.loss_sum, rel=1e-4)
+        assert not torch.allclose(other.params["weight"], plainly.params["weight"], atol=1e-3)
+
+
+@pytest.mark.parametrize("how", [{}, *OPTIMISERS.values()], ids=["sgd", *OPTIMISERS])
+@pytest.mark.parametrize("kind", ["sequential", "vectorised", "vectorised alone"])
+@pytest.mark.parametrize("phases", ["full", "coreset by gradients"])
+def test_part_of_a_model_is_trained_and_sent(kind, phases, how, build_client):
+    """Every other client trains the last layer of two: of 44 + 27 parameters, at most half."""
+    torch.manual_seed(0)
+    task = Task(torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)))
+    sizes = (30, 7, 19, 40)
+    clients = {k: build_client(size, 5, 3, seed=k) for k, size in enumerate(sizes)}
+    rule = {"prox_mu": 0.5, "trained_share": 0.5}
+    assignments = jobs(task, sizes, PHASES[phases], rule)
+    expected = answers("sequential", task, clients, assignments, **how)
+    start = task.initial_params()
+    for one, other in zip(answers(kind, task, clients, assignments, **how), expected, strict=True):
+        names = ["2.weight", "2.bias"] if one.client_id % 2 == 0 else list(start)
+        assert list(one.params) == list(other.params) == names
+        for name in names:
+            assert torch.allclose(one.params[name], other.params[name], atol=1e-5)
+            assert not torch.allclose(one.params[name], start[name], atol=1e-3)
+    # The last layer alone is a linear model of what enters it, which stays as it was.
+    hidden = {
+        k: dataclasses.replace(data, x=torch.tanh(data.x @ start["0.weight"].T + start["0.bias"]))
+        for k, data in clients.items()
+    }
+    last = torch.nn.Linear(6, 3)
+    last.load_state_dict({n: start[f"2.{n}"] for n in ("weight", "bias")})
+    alone = jobs(task, sizes, PHASES[phases], {"prox_mu": 0.5})
+    for one, other in list(
+        zip(answers("sequential", Task(last), hidden, alone, **how), expected, strict=True)
+    )[::2]:
+        for name, value in one.params.items():
+            assert torch.allclose(value, other.params[f"2.{name}"], atol=1e-5)
+
+
+def test_a_model_of_one_layer_is_not_trained_in_part(build_client):
+    task, plan = Task(torch.nn.Linear(3, 2)), LocalPlan((Phase(1),), Path.FULL, trained_share=0.5)
+    for kind in ("sequential", "compiled", "vectorised"):
+        with pytest.raises(BadOption, match="one layer, so it cannot be trained in part"):
+            answers(kind, task, {0: build_client(8)}, [Assignment(0, plan, 0, 0)])
 
 
 @pytest.mark.parametrize("kind", ["sequential", "compiled", "vectorised", "vectorised alone"])

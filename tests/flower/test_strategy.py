@@ -1,37 +1,48 @@
 """Rounds over a grid in one process: they end on time, whatever nodes do."""
 
+import json
+import time as wall
+import tracemalloc
+
 import pytest
 import torch
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord
-from tests.flower.grid import InProcessGrid, Time, adding
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
+from tests.flower.grid import InProcessGrid, Time, adding, answer, failing, silent
 
+from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import FedCore
+from fedcore.flower.cohort import NoNodes
+from fedcore.flower.post import AT_ONCE, SuperLinkLost
+from fedcore.records import RunKey
+from fedcore.report.records import read_runs
+from fedcore.types import Path
 
 START = {"w": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([0.5])}
 
 
-def run(nodes, rounds=2, *, config=None, evaluate_fn=None, grid=None, **options):
-    time = grid.time if grid else Time()
-    grid = grid or InProcessGrid(time, nodes)
-    options = {
-        "deadline": 20.0,
-        "grace": 3.0,
-        "local_epochs": 3,
-        "fraction_evaluate": 0.0,
-    } | options
-    strategy = FedCore(**options)
-    strategy.monotonic, strategy.sleep = time.monotonic, time.sleep
-    result = strategy.start(
-        grid, ArrayRecord(START), rounds, train_config=config, evaluate_fn=evaluate_fn
-    )
-    return result, grid
+def run(nodes, rounds=2, *, grid=None, start=None, **options):
+    grid = grid or InProcessGrid(Time(), nodes)
+    began = {"train_config", "evaluate_config", "evaluate_fn", "timeout"} & options.keys()
+    called = {name: options.pop(name) for name in began}
+    fixed = {"deadline": 20.0, "grace": 3.0, "local_epochs": 3, "fraction_evaluate": 0.0}
+    strategy = FedCore(**fixed | options)
+    strategy.monotonic, strategy.sleep = grid.time.monotonic, grid.time.sleep
+    return strategy.start(grid, ArrayRecord(start or START), rounds, **called), grid
 
 
 def weights(result):
     return torch.from_numpy(result.arrays["w"].numpy())
+
+
+def by_round(nodes):
+    """A node that does another thing every round."""
+    return lambda order, arrays, message: nodes[order.assignment.base_version](
+        order, arrays, message
+    )
 
 
 def test_a_round_is_the_plain_mean_of_all_answers():
@@ -40,9 +51,420 @@ def test_a_round_is_the_plain_mean_of_all_answers():
     assert list(result.arrays) == ["w", "b"]
 
 
+def test_a_key_of_the_users_weighs():
+    nodes = {7: adding(1.0, samples=10), 8: adding(3.0, samples=30)}
+    result, _ = run(nodes, 1, weighted_by_key="num-examples")
+    assert torch.allclose(weights(result), START["w"] + (10 * 1 + 30 * 3) / 40)
+    nodes = {7: adding(1.0, metrics={"trust": 3.0}), 8: adding(5.0, metrics={"trust": 1.0})}
+    result, _ = run(nodes, 1, weighted_by_key="trust")
+    assert torch.allclose(weights(result), START["w"] + 2.0)
+
+
+@pytest.mark.parametrize("trust", [0.0, -1.0, float("nan"), float("inf"), [1.0]])
+def test_a_weight_that_cannot_be_is_refused(trust):
+    nodes = {7: adding(1.0, metrics={"trust": 3.0}), 8: adding(5.0, metrics={"trust": trust})}
+    result, _ = run(nodes, 1, weighted_by_key="trust")
+    assert torch.equal(weights(result), START["w"] + 1.0)
+
+
 def test_what_is_late_is_thrown_away_and_its_node_asked_again_when_it_has_answered():
     late = adding(100.0, trip=26.0, seconds=24.0)
     result, grid = run({7: adding(1.0), 8: late}, 4)
     assert torch.equal(weights(result), START["w"] + 4.0)
-    # Round 1 ends at 23 s; its late answer comes at 26 s, in round 3, so it takes part in round 4.
+    # Round 1 ends at 23 s. Its late answer comes at 26 s, in round 3; so round 4 asks again.
     assert [grid.asked(n) for n in (1, 2, 3, 4)] == [[7, 8], [7], [7], [7, 8]]
+    assert grid.time.now == pytest.approx(1000 + 23 + 2 + 2 + 23, abs=1.0)
+
+
+def test_an_answer_within_the_grace_counts():
+    result, grid = run({7: adding(1.0), 8: adding(3.0, trip=22.0, seconds=20.0)}, 1)
+    assert torch.equal(weights(result), START["w"] + 2.0)
+    assert 1022 <= grid.time.now <= 1022.3
+
+
+def test_a_round_ends_at_once_when_everybody_answered():
+    _, grid = run({7: adding(1.0), 8: adding(1.0, trip=5.0)}, 1)
+    assert 1005 <= grid.time.now <= 1005.3
+
+
+def test_who_is_slow_is_told_less_the_next_time():
+    slow = adding(1.0, samples=100, seconds=30.0, trip=22.0, handler_seconds=22.0)
+    slow = adding(1.0, samples=100, seconds=20.0, trip=22.0)
+    _, grid = run({7: adding(1.0), 8: slow}, 2)
+    plans = {(n, order.assignment.base_version): order.assignment.plan for n, order, _ in grid.sent}
+    assert plans[8, 0].path is Path.FULL
+    assert plans[8, 0].phases[0].epochs == 3
+    assert plans[8, 1].path is Path.CORESET
+    # c = 300 / 20 s = 15 a second, and (20 - 2) * 0.98 = 17.64 s are left: 264 samples.
+    assert plans[8, 1].work(100) <= 264
+    assert plans[8, 1].work(100) >= 260
+
+
+@pytest.mark.parametrize("code", [2, 3, 5])
+def test_errors_belong_to_the_node_that_was_asked_and_the_run_goes_on(code):
+    result, grid = run({7: adding(1.0), 8: failing(code)}, 5)
+    assert torch.equal(weights(result), START["w"] + 5.0)
+    assert grid.asked(5) == [7, 8]
+    assert grid.time.now == pytest.approx(1000 + 5 * 2, abs=1.5)
+
+
+def test_a_dead_node_is_asked_again_when_its_message_has_expired():
+    node = by_round([silent] + [adding(1.0)] * 5)
+    _, grid = run({7: adding(1.0, trip=15.0), 8: node}, 6)
+    # Messages live three deadlines, 60 s: until then round 2, 3 and 4, at 23, 38 and 53 s, are 7's.
+    assert [grid.asked(n) for n in range(1, 6)] == [[7, 8], [7], [7], [7], [7, 8]]
+
+
+def test_nothing_trained_is_not_averaged():
+    idle = adding(9.0, work=0, steps=0, seconds=0.0)
+    result, _ = run({7: adding(1.0), 8: idle}, 2)
+    assert torch.equal(weights(result), START["w"] + 2.0)
+
+
+def test_bytes_that_are_no_message_harm_nobody_else():
+    garbage = lambda order, arrays, message: (2.0, b"garbage")  # noqa: E731
+    result, _ = run({7: adding(1.0), 8: garbage, 9: adding(3.0)}, 2)
+    assert torch.equal(weights(result), START["w"] + 4.0)
+
+
+def test_who_lies_three_times_in_a_row_is_left_out_for_five_rounds_then_ten():
+    liar = adding(float("nan"))
+    _, grid = run({7: adding(1.0), 8: liar}, 24)
+    asked = [n for n in range(1, 25) if 8 in grid.asked(n)]
+    # Rounds 1 to 3, out of 4 to 8, then 9 to 11, out of 12 to 21.
+    assert asked == [1, 2, 3, 9, 10, 11, 22, 23, 24]
+
+
+def test_the_usual_way_of_the_users_config_and_shapes():
+    config = ConfigRecord({"lr": 0.1})
+    _, grid = run({7: adding(1.0), 8: adding(1.0)}, 2, train_config=config)
+    sent = [message.content["config"] for _, _, message in grid.sent]
+    assert [c["lr"] for c in sent] == [0.1] * 4
+    assert [c["server-round"] for c in sent] == [1, 1, 2, 2]
+    assert list(config) == ["lr"]
+    assert {message.metadata.ttl for _, _, message in grid.sent} == {60.0}
+    tickets = [order.ticket for _, order, _ in grid.sent]
+    assert len(set(tickets)) == 4
+
+
+def test_what_the_way_back_takes_is_told_with_the_error_of_the_nodes_clock_in_it():
+    # A clock 60 s behind: ages are 60 s too small. 2 s of trip, 1 s of handler, 0.4 s there.
+    nodes = {7: adding(1.0, age=0.4 - 60, trip=2.0), 8: adding(1.0, age=0.4 + 4, trip=2.0)}
+    _, grid = run(nodes, 3)
+    backs = {n: order.back for n, order, _ in grid.sent if order.assignment.base_version == 2}
+    assert backs[7] == pytest.approx(0.6 + 60, abs=0.3)
+    assert backs[8] == pytest.approx(0.6 - 4, abs=0.3)
+
+
+def test_too_few_nodes_are_an_error_that_names_clocks():
+    with pytest.raises(NoNodes, match=r"1 nodes are online.*clocks.*terminated gracefully"):
+        run({7: adding(1.0)}, 1, wait_for_nodes=30)
+
+
+def test_nodes_that_come_later_are_waited_for():
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    grid.offline = {8}
+    sleep = grid.time.sleep
+
+    def later(seconds):
+        sleep(seconds)
+        grid.offline = set() if grid.time.now > 1050 else {8}
+
+    grid.time.sleep = later
+    _, grid = run(None, 1, grid=grid)
+    assert grid.asked(1) == [7, 8]
+
+
+def test_where_everybody_lies_the_error_says_so():
+    with pytest.raises(NoNodes, match="left out for bad answers"):
+        run({7: adding(float("nan")), 8: adding(float("inf"))}, 5)
+
+
+def test_a_deadline_below_the_overhead_is_an_error_with_the_numbers():
+    far = adding(1.0, trip=6.3, seconds=0.1)
+    with pytest.raises(
+        BadOption, match=r"deadline is 5.0 s.*take 6.[234] to 6.[234] s.*set it to 13"
+    ):
+        run({7: far, 8: far}, 3, deadline=5.0)
+
+
+def test_one_node_with_too_long_a_way_sits_out_and_is_tried_again_later():
+    far = by_round([adding(1.0, trip=22.0, seconds=0.5)] + [adding(1.0)] * 9)
+    _, grid = run({7: adding(1.0), 8: far}, 8)
+    asked = [n for n in range(1, 9) if 8 in grid.asked(n)]
+    assert 2 not in asked  # 21.5 s of way
+    assert len(asked) >= 5  # which is believed less every round: 21.5 * 0.8 = 17.2
+
+
+def test_over_selection_waits_for_as_many_as_are_wanted():
+    nodes = {n: adding(float(n), trip=float(n)) for n in (1, 2, 3, 4)}
+    result, grid = run(nodes, 1, fraction_train=0.5, over_selection=2.0)
+    assert grid.asked(1) == [1, 2, 3, 4]
+    assert torch.equal(weights(result), START["w"] + 1.5)
+
+
+def test_a_fraction_of_the_nodes_takes_part():
+    nodes = {n: adding(1.0) for n in range(10)}
+    _, grid = run(nodes, 3, fraction_train=0.3, min_train_nodes=1)
+    assert [len(grid.asked(n)) for n in (1, 2, 3)] == [3, 3, 3]
+
+
+def test_below_the_quorum_the_model_stays_as_it_was():
+    nodes = {7: adding(1.0), 8: by_round([failing(2), adding(1.0), failing(2)])}
+    result, _ = run(nodes, 3, quorum=2)
+    assert torch.equal(weights(result), START["w"] + 1.0)
+
+
+def test_wrappers_of_flower_are_refused_by_name():
+    wrapped = DifferentialPrivacyServerSideFixedClipping(FedCore(deadline=20.0), 1.0, 1.0, 2)
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    with pytest.raises(FedCoreError, match="DifferentialPrivacyServerSideFixedClipping"):
+        wrapped.start(grid, ArrayRecord(START), 1)
+    with pytest.raises(FedCoreError, match="start"):
+        FedCore(deadline=20.0).aggregate_train(1, [])
+
+
+def test_the_superlink_may_be_away_for_a_while_but_not_for_ever():
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    grid.failures = 4
+    result, _ = run(None, 1, grid=grid)
+    assert torch.equal(weights(result), START["w"] + 1.0)
+    grid.failures = 10**9
+    with pytest.raises(SuperLinkLost, match="checkpoint"):
+        run(None, 1, grid=grid)
+    assert grid.time.now < 1100
+
+
+def test_fedavg_waits_for_everybody():
+    result, grid = run({7: adding(1.0), 8: adding(3.0, trip=90.0)}, 1, strategy="fedavg")
+    assert torch.equal(weights(result), START["w"] + 2.0)
+    assert {order.deadline for _, order, _ in grid.sent} == {3600.0}
+
+
+def test_nobody_waits_longer_than_the_timeout():
+    result, grid = run({7: adding(1.0), 8: silent}, 1, strategy="fedavg", timeout=100.0)
+    assert torch.equal(weights(result), START["w"] + 1.0)
+    assert 1103 <= grid.time.now <= 1103.3
+
+
+@pytest.mark.parametrize(
+    ("strategy", "path"), [("fedprox", Path.PARTIAL), ("fedavg-ds", Path.SAT_OUT)]
+)
+def test_other_strategies_of_the_house(strategy, path, tmp_path):
+    slow = adding(1.0, samples=100, seconds=20.0, trip=22.0)
+    run({7: adding(1.0), 8: slow}, 2, strategy=strategy, out=tmp_path / "out")
+    runs = read_runs(tmp_path / "out" / "rounds.jsonl", [RunKey("flower", strategy, 30.0, 0)], 2)
+    second = next(iter(runs.values()))[1]
+    assert {c.client_id: c.path for c in second.clients} == {0: Path.FULL, 1: path}
+
+
+def test_a_deadline_by_the_fleet_is_the_percentile_of_what_it_takes():
+    # 30 samples in 1, 2, 3, 4 s and 1 s of way: the 70th percentile of 2, 3, 4, 5 is 4.1.
+    nodes = {n: adding(1.0, seconds=float(n), trip=n + 1.0) for n in (1, 2, 3, 4)}
+    _, grid = run(nodes, 3, deadline="auto")
+    told = {o.assignment.base_version: o.deadline for _, o, _ in grid.sent}
+    assert told[0] == 3600.0
+    assert told[1] == pytest.approx(4.1, abs=0.2)
+    assert told[2] == pytest.approx(told[1], rel=0.2)
+
+
+def test_a_controller_of_ones_own():
+    seen = []
+
+    def mine(known):
+        seen.append(known)
+        return 10.0 + len(seen), "because"
+
+    _, grid = run({7: adding(1.0), 8: adding(1.0)}, 2, deadline=mine)
+    assert [o.deadline for _, o, _ in grid.sent] == [11.0, 11.0, 12.0, 12.0]
+    assert [s.before for s in seen] == [None, 11.0, 12.0]
+    assert len(seen[1].full) == 2
+
+
+def test_metrics_and_evaluation_are_those_of_flower():
+    calls = []
+
+    def evaluate(number, arrays):
+        calls.append((number, float(arrays["b"].numpy()[0])))
+        return MetricRecord({"accuracy": 0.25, "loss": 2.0}) if number else None
+
+    nodes = {7: adding(1.0, metrics={"own": 1.0}), 8: adding(1.0, metrics={"own": 3.0})}
+    result, _ = run(nodes, 2, fraction_evaluate=1.0, evaluate_fn=evaluate)
+    assert calls == [(0, 0.5), (1, 1.5), (2, 2.5)]
+    assert result.train_metrics_clientapp[2]["own"] == 2.0
+    assert result.evaluate_metrics_clientapp[1]["acc"] == 0.5
+    assert result.evaluate_metrics_serverapp.keys() == {1, 2}
+
+
+def test_evaluation_has_its_own_time_and_who_owes_one_gets_no_work():
+    def node(order, arrays, message):
+        return None if order is None else adding(1.0)(order, arrays, message)
+
+    nodes = {7: adding(1.0), 8: node, 9: adding(1.0)}
+    result, grid = run(nodes, 2, fraction_evaluate=1.0, evaluate_timeout=10.0)
+    assert result.evaluate_metrics_clientapp[1]["acc"] == 0.5
+    trained = [n for n, order, _ in grid.sent if order and order.assignment.base_version == 1]
+    assert sorted(trained) == [7, 9]
+    # Round 2 is evaluated by two nodes, who both answer after 2 s.
+    assert grid.time.now == pytest.approx(1000 + (2 + 10) + (2 + 2), abs=1.0)
+
+
+def test_metrics_that_do_not_fit_together_end_nothing():
+    def odd(order, arrays, message):
+        if order is None:
+            return 1.0, RecordDict({"m": MetricRecord({"loss": 1.0})})  # no num-examples
+        return adding(1.0, metrics={"own": [1.0, 2.0]})(order, arrays, message)
+
+    nodes = {7: adding(1.0, metrics={"own": 1.0}), 8: odd}
+    result, _ = run(nodes, 2, fraction_evaluate=1.0)
+    assert torch.equal(weights(result), START["w"] + 2.0)
+    assert not result.train_metrics_clientapp
+
+
+def test_records_are_those_of_the_simulator(tmp_path):
+    nodes = {
+        7: adding(1.0),
+        8: adding(1.0, trip=40.0, seconds=30.0),
+        9: adding(float("inf")),
+        10: adding(1.0, cut_short=1, work=12),
+    }
+    run(nodes, 1, out=tmp_path)
+    runs = read_runs(tmp_path / "rounds.jsonl", [RunKey("flower", "fedcore", 30.0, 0)], 1)
+    record = next(iter(runs.values()))[0]
+    assert record.time == pytest.approx(23 / 20, abs=0.02)
+    assert (record.rejected, record.test_accuracy, record.train_loss) == (1, None, None)
+    did = {c.client_id: (c.path, c.work) for c in record.clients}
+    # Numbers are given in the order of their names: "node 10", "node 7", "node 8", "node 9".
+    assert did == {1: (Path.FULL, 30), 2: (Path.FULL, 0), 0: (Path.PARTIAL, 12)}
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["results"][0]["mean_participants"] == 2
+
+
+def test_a_line_a_round_says_who_was_on_time_and_why_the_deadline(caplog):
+    with caplog.at_level("INFO", logger="flwr"):
+        run({7: adding(1.0), 8: adding(float("nan"))}, 1)
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("round 1:")]
+    assert len(lines) == 1
+    assert "s of 20.0 s (fixed), 1 of 2 on time: 0 full 30 in 2" in lines[0]
+    assert "1 refused: array 'w' has NaN" in lines[0]
+
+
+FEDBUFF = """
+from dataclasses import replace
+from examples.fedbuff_strategy import build as fedbuff
+
+def build(*, buffer=2, busy=3):
+    built = fedbuff(buffer=buffer)
+    return replace(built, pace=replace(built.pace, concurrency=busy))
+"""
+
+
+def test_asynchronous_keeps_nodes_busy_and_merges_every_k_answers(tmp_path):
+    (tmp_path / "mine.py").write_text(FEDBUFF)
+    trips = {1: 1.0, 2: 3.0, 3: 10.0}
+    nodes = {n: adding(1.0, trip=trip, seconds=trip / 2) for n, trip in trips.items()}
+    _, grid = run(nodes, 6, strategy=str(tmp_path / "mine.py"))
+    sent = [n for n, _, _ in grid.sent]
+    # The slow one holds nobody up: 12 answers take about as long as 1 and 2 need for them.
+    assert sent.count(3) <= 2
+    assert sent.count(1) > sent.count(2) > sent.count(3)
+    assert grid.time.now < 1012
+    versions = {order.assignment.base_version for n, order, _ in grid.sent if n == 1}
+    assert len(versions) >= 4
+
+
+def test_asynchronous_with_nodes_that_fail(tmp_path):
+    (tmp_path / "mine.py").write_text(FEDBUFF)
+    nodes = {1: failing(2, 1.0), 2: adding(1.0), 3: adding(1.0, trip=5.0)}
+    result, _ = run(nodes, 4, strategy=str(tmp_path / "mine.py"))
+    assert weights(result)[0, 0] > 0
+
+
+def test_two_hundred_nodes_cost_less_than_a_second_and_memory_for_a_few_answers():
+    start = {"w": torch.zeros(100_000)}
+    nodes = {n: adding(1.0) for n in range(200)}
+    grid = InProcessGrid(Time(), nodes)
+    spent = [0.0]
+
+    def own(node):  # what the nodes do is not the server's
+        def timed(order, arrays, message):
+            began = wall.process_time()
+            # The answer is made when it is pulled, as it is in a SuperLink's store.
+            told = node(order, arrays, message)
+            spent[0] += wall.process_time() - began
+            return told
+
+        return timed
+
+    grid.nodes = {n: own(node) for n, node in nodes.items()}
+    began = wall.process_time()
+    result, grid = run(None, 2, grid=grid, start=start)
+    per_round = (wall.process_time() - began - spent[0]) / 2
+    assert torch.equal(weights(result), torch.full((100_000,), 2.0))
+    assert grid.most_at_once <= AT_ONCE
+    assert per_round < 1.0
+
+
+def test_memory_follows_the_answers_being_merged():
+    size = 250_000  # a megabyte
+    made = {"w": torch.zeros(size)}
+
+    class Lazy(InProcessGrid):
+        """Answers take memory only when they are pulled."""
+
+        def pull_messages(self, message_ids):
+            found = super().pull_messages(message_ids)
+            for message in found:
+                message.content["arrays"] = ArrayRecord({"w": torch.ones(size)})
+            return found
+
+    def node(order, arrays, message):
+        return 2.0, answer(order, {"w": torch.zeros(1)})
+
+    peaks = {}
+    for count in (16, 64):
+        grid = Lazy(Time(), dict.fromkeys(range(count), node))
+        tracemalloc.start()
+        run(None, 1, grid=grid, start=made)
+        peaks[count] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peaks[64] < 1.3 * peaks[16]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deadline": 0},
+        {"deadline": -1.0},
+        {"deadline": float("nan")},
+        {"deadline": "soon"},
+        {"local_epochs": 0},
+        {"grace": -1},
+        {"quorum": 0},
+        {"over_selection": 0.5},
+        {"selector": "./own.py"},
+        {"selector": "nothing"},
+        {"strategy": "nothing"},
+        {"selection": "nothing"},
+        {"stragglers": 100.0},
+        {"fraction_train": 0.0},
+        {"nonsense": 1},
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused_before_anything_starts(options):
+    with pytest.raises(FedCoreError):
+        FedCore(**{"deadline": 20.0} | options)
+
+
+def test_arguments_of_fedavg_come_first():
+    strategy = FedCore(0.5, 0.25, 3, 4, 5, deadline=7.0)
+    assert (strategy.fraction_train, strategy.fraction_evaluate) == (0.5, 0.25)
+    assert (strategy.min_train_nodes, strategy.min_available_nodes) == (3, 5)
+    assert strategy.options.deadline == 7.0
+
+
+def test_a_model_that_is_none_is_refused():
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    with pytest.raises(BadOption, match="initial_arrays"):
+        FedCore(deadline=20.0).start(grid, ArrayRecord(), 1)

@@ -223,6 +223,7 @@ def test_a_timeline_by_hand():
     first = (job(0, 3.0), job(1, 1.0), job(2, 0.0, work=0), job(3, 3.0, wasted=Waste.CANCELLED))
     # Client 1 was asked again 2 seconds into the first round, and answers half a second after it.
     second = (job(1, 1.5, ended=0.5, staleness=1), job(4, 1.0))
+    second += (job(5, 2.0, wasted=Waste.CANCELLED),)  # begun a second before the first merge
     rounds = [
         RoundRecord(1, 3.0, 2.0, first, 0, None, None, None, None, 0.0),
         RoundRecord(2, 1.0, 2.0, second, 0, None, None, None, None, 0.0),
@@ -238,6 +239,7 @@ def test_a_timeline_by_hand():
         (1, waits, 1.75, 2.0),
         (4, works, 1.5, 2.0),
         (4, waits, 2.0, 2.0),
+        (5, wasted, 1.0, 2.0),
     ]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadRecord
 from fedcore.report.verify import verify
 
-FEDBUFF = str(Path(__file__).parents[2] / "examples" / "fedbuff_strategy.py")
+FEDBUFF = "fedbuff"
 HARD = Experiment(
     strategies=("fedavg", "fedcore", FEDBUFF),
     stragglers=(30.0,),

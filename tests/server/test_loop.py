@@ -141,6 +141,35 @@ def test_links_are_part_of_the_time_and_plans_leave_room_for_them():
     assert outcome.clients[0].seconds == 0.0
 
 
+def test_who_trains_part_of_a_model_is_charged_for_it_and_sends_no_more():
+    """Of 10 + 190 + 50 numbers, 4 bytes each, a share of 0.3 holds the last 50 alone."""
+    start = ServerState(
+        {
+            "0.w": torch.zeros(10),
+            "1.w": torch.zeros(190),
+            "2.w": torch.zeros(40),
+            "2.b": torch.zeros(10),
+        }
+    )
+
+    class Part(Echo):
+        def run(self, params, assignments):
+            return [
+                LocalUpdate(a.client_id, {n: params[n] + 1 for n in ("2.w", "2.b")}, 10)
+                for a in assignments
+            ]
+
+    plan = LocalPlan((Phase(10),), Path.PARTIAL, trained_share=0.3)
+    strategy = replace(fedavg.build(), plan=lambda client, time, epochs: plan)
+    linked = ClientProfile(11, 1.0, download=100, upload=50)
+    served = serve(strategy, Part({}), profiles={0: linked, 1: FAST}, bytes_=1000)
+    outcome = next(served.run(start))
+    # 33 of 110 samples; 10 seconds for 1,000 bytes in, 4 for 200 out
+    assert [(c.work, c.seconds) for c in outcome.clients] == [(33, 33.0 + 10 + 4), (30, 30.0)]
+    after = outcome.state.params
+    assert [float(after[n].mean()) for n in start.params] == [0.0, 0.0, 1.0, 1.0]
+
+
 def test_what_later_rounds_will_ask_is_announced_before_and_drawn_once():
     drawn = []
 
@@ -318,6 +347,8 @@ def test_what_a_strategy_remembers_goes_through_the_state():
         (LocalPlan((Phase(0),), Path.FULL), "1 epoch or more, got 0"),
         (LocalPlan((Phase(-2),), Path.FULL), "1 epoch or more, got -2"),
         (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Path.FULL), "1 sample or more"),
+        (LocalPlan((Phase(1),), Path.FULL, trained_share=0.0), "above 0 and at most 1, got 0.0"),
+        (LocalPlan((Phase(1),), Path.FULL, trained_share=1.5), "above 0 and at most 1, got 1.5"),
     ],
 )
 def test_a_plan_that_cannot_be_followed_is_refused(plan, sentence):

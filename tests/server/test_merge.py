@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedcore.errors import BadOption
-from fedcore.server.merge import aggregation, all_at_once
+from fedcore.server.merge import aggregation, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import SIT_OUT, LocalUpdate
@@ -57,6 +57,21 @@ def test_a_mean_keeps_the_type_of_the_model_and_what_else_the_state_holds():
     assert after.tensors is state.tensors
 
 
+@pytest.mark.parametrize(("name", "head"), [("mean", (1 + 4 + 4) / 3), ("samples", 13 / 5)])
+def test_a_mean_is_over_those_who_sent_a_layer_and_what_nobody_sent_stays(name, head):
+    """Client 0 with 3 samples once, client 1 with 1 sample twice; body by client 1 alone."""
+    state = ServerState({n: torch.tensor([9.0]) for n in ("input", "body", "head")})
+    other = {"body": torch.tensor([2.0]), "head": torch.tensor([4.0 if name == "mean" else 5.0])}
+    answers = [
+        LocalUpdate(0, {"head": torch.tensor([1.0])}, 3),
+        LocalUpdate(1, other, 1, copies=2),
+    ]
+    after = merged(aggregation(name), answers, state).params
+    assert list(after) == ["input", "body", "head"]
+    assert after["head"].item() == pytest.approx(head)
+    assert (after["body"].item(), after["input"].item()) == (2.0, 9.0)
+
+
 def test_a_method_may_ask_for_all_answers_at_once():
     def median(state, updates):
         values = torch.stack([update.params["w"] for update in updates])
@@ -75,3 +90,33 @@ def test_an_unknown_name_is_refused():
 def test_a_merge_function_of_an_earlier_version_is_refused_in_a_sentence():
     with pytest.raises(BadOption, match=r"wrap a function of \(state, answers\) in .*all_at_once"):
         Strategy(lambda client, deadline, epochs: SIT_OUT, lambda params, updates: params)
+
+
+def test_answers_against_the_model_each_began_from():
+    """w_i - w^v: 5 - 1 and 2 - 3."""
+    seen = []
+    merging = all_at_once(lambda state, updates: seen.extend(updates) or state, moves=True)(
+        ServerState({"w": torch.tensor([9.0])})
+    )
+    merging.add(LocalUpdate(0, {"w": torch.tensor([5.0])}, 1), {"w": torch.tensor([1.0])})
+    merging.add(LocalUpdate(1, {"w": torch.tensor([2.0])}, 1), {"w": torch.tensor([3.0])})
+    merging.finish()
+    assert [update.params["w"].item() for update in seen] == [4.0, -1.0]
+
+
+def test_sums_and_moves_are_exact_where_float32_is_not():
+    """1 + 2⁻²⁴ + 2⁻²⁴ = 1 + 2⁻²³, which sums in float32 miss: each half a unit is lost."""
+    tiny = 2.0**-24
+    updates = [LocalUpdate(0, {"w": torch.tensor([v])}, 1) for v in (1.0, tiny, tiny)]
+    assert summed(updates, [1.0, 1.0, 1.0])["w"].item() == 1 + 2 * tiny
+    assert summed(updates, [2.0, 0.0, 0.0])["w"].dtype == torch.float32
+    moves = {"w": torch.tensor([3.0], dtype=torch.float64)}
+    after = moved({"w": torch.tensor([1.0])}, moves, -0.5)
+    assert (after["w"].item(), after["w"].dtype) == (-0.5, torch.float32)
+
+
+def test_nothing_is_zero():
+    move = {"w": torch.tensor([3.0])}
+    assert moved({}, move, 2.0)["w"].item() == 6.0
+    assert moved(move, {}, 2.0) == move
+    assert moved({}, {}) == {}

@@ -1,7 +1,10 @@
+import math
+
 import pytest
 import torch
 
-from fedcore.sim.world import Simulated
+from fedcore.config import Experiment
+from fedcore.sim.world import Simulated, build_strategy, training_of
 from fedcore.sources.clients import LazyClients
 from fedcore.types import SIT_OUT, Assignment, ClientData, LocalUpdate, SelectionTime
 
@@ -11,6 +14,7 @@ class Adding:
 
     def __init__(self):
         self.selection = SelectionTime(work=3.0)
+        self.memory = {}
         self.told = []
 
     def expect(self, assignments):
@@ -60,3 +64,29 @@ def test_everything_else_is_handed_on():
     outer.close()
     assert inner.told == ["expect", "close"]
     assert outer.selection.work == 3.0
+
+
+@pytest.mark.parametrize("schedule", ["constant", "step", "cosine", "inverse-time"])
+def test_a_strategy_can_ask_for_the_learning_rate_of_a_version(schedule, tmp_path):
+    """``step_size`` is what clients of that version train with."""
+    own = tmp_path / "asking.py"
+    own.write_text(
+        "from fedcore.server.merge import aggregation\n"
+        "from fedcore.server.method import Strategy\n"
+        "from fedcore.types import LocalPlan, Path\n"
+        "def build(*, step_size):\n"
+        "    plan = lambda client, time, version: LocalPlan((), Path.FULL, step_size(version))\n"
+        "    return Strategy(plan, aggregation('mean'))\n"
+    )
+    given = Experiment(learning_rate=0.4, schedule=schedule, schedule_every=2, rounds=8)
+    strategy = build_strategy(str(own), given, "input")
+    rates = [strategy.plan(None, 1.0, version).prox_mu for version in range(8)]
+    assert rates == [training_of(given).learning_rate_at(version) for version in range(8)]
+    assert rates[0] == 0.4
+    last = {
+        "constant": 0.4,
+        "step": 0.4 * 0.1**3,
+        "cosine": 0.4 * (1 + math.cos(math.pi * 7 / 8)) / 2,
+        "inverse-time": 0.4 / 1.7,
+    }[schedule]
+    assert rates[7] == pytest.approx(last)

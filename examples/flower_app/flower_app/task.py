@@ -31,7 +31,7 @@ def build_model(dataset: FederatedDataset, benchmark: str) -> nn.Module:
 def loader_of(
     dataset: FederatedDataset, client: int, batch_size: int, pause: float = 0.0
 ) -> DataLoader[tuple[Tensor, ...]]:
-    """One client's samples, shuffled; with a ``pause`` before every batch the node is a slow one."""
+    """One client's samples, shuffled; a ``pause`` before every batch makes a slow node."""
     x, y = dataset.clients[client].take(slice(None))
 
     def collate(rows: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:

@@ -18,7 +18,7 @@ import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
-from fedcore.config import Experiment
+from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
@@ -73,10 +73,10 @@ def run_grid(
     sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
     for run in grid:
         federation = federations[run.seed]
-        there = len(federation.dataset.clients)
+        there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
         rate = run.learning_rate or experiment.learning_rate
         own = dataclasses.replace(experiment, learning_rate=rate)
-        strategy = build_strategy(sources[run.strategy], own, federation.proxy, there)
+        strategy = build_strategy(sources[run.strategy], own, *there)
         most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
         tell(run, done)
@@ -109,6 +109,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]
     takers.append(("sampler", experiment.selection))
+    takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))
     dataset = find(experiment.benchmark).load(
@@ -130,7 +131,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        build_strategy(strategy, experiment, first.proxy, there)
+        built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)
+        if built.in_parts:
+            first.task.check_layers()
     build_sampler(experiment)
     name = experiment.strategies[:1]
     for run in runs_of(dataclasses.replace(experiment, strategies=name, learning_rates=())):

@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore import plugins
@@ -24,10 +25,18 @@ from fedcore.client.schedule import Samples
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, NotFinite
-from fedcore.coreset.proxies import NONE, STATIC, HeadGradients, space_of
+from fedcore.coreset.proxies import NONE, REMEMBERED, STATIC, HeadGradients, space_of
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec, SelectionTime
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    ClientId,
+    CoresetSpec,
+    Generator,
+    Phase,
+    SelectionTime,
+)
 
 GRADIENTS_FIRST = (
     "a plan must put a coreset that goes by gradients right behind one epoch on everything, or "
@@ -35,9 +44,11 @@ GRADIENTS_FIRST = (
 )
 # Samples of kept coresets, all together (16 bytes each): above it the oldest are built again.
 MOST_KEPT = 4_000_000
+DRAWN = (NONE, REMEMBERED)  # what is drawn by these is drawn anew in every round
 
 Choose = Callable[[], Samples]
 Key = tuple[ClientId, CoresetSpec | None]
+Path = tuple[str | int, ...]  # of a random stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,7 @@ class Coresets:
         self.time = SelectionTime()
         self._waiting = 0  # trainings that stand still, and since when one does
         self._since = 0.0
+        self.losses: dict[ClientId, Tensor] = {}  # that clients remember, and keep to themselves
 
     def expect(self, assignments: Iterable[Assignment]) -> None:
         """Begin what these will ask for and inputs alone decide, the largest first.
@@ -92,7 +104,10 @@ class Coresets:
         spec = assignment.plan.phases[phase].coreset
         if spec is None:
             return partial(Samples.everything, len(self._clients[assignment.client_id]))
-        choose, key = self._choice(assignment, spec, watched), (assignment.client_id, spec)
+        # A spec that came before in the plan is to be drawn anew.
+        earlier = sum(one.coreset == spec for one in assignment.plan.phases[:phase])
+        path = assignment.path("coreset", *([earlier] if earlier else []))
+        choose, key = self._choice(assignment, spec, watched, path), (assignment.client_id, spec)
         if self._workers is None or key in self._kept:
             return lambda: self._waited(lambda: self._worked(choose))
         running = self._expected.get(key)
@@ -106,6 +121,25 @@ class Coresets:
                 running.add_done_callback(lambda _: self._expected.pop(key, None))
         return lambda: self._waited(running.result)
 
+    def by_losses(
+        self, assignment: Assignment, phase: Phase, look: Callable[[Tensor], Tensor]
+    ) -> Samples:
+        """The samples of largest remembered loss, as FedBalancer's rules have it.
+
+        What is not remembered yet is looked at, and what is trained on is remembered anew. The
+        server is told the least loss and the 80th percentile, never the losses themselves.
+        """
+        client, losses = assignment.client_id, self.losses.get(assignment.client_id)
+        everything = torch.arange(len(self._clients[client]))
+        losses = look(everything) if losses is None else losses.clone()
+        draws = stream(assignment.seed, *assignment.path("coreset"))
+        samples = above_threshold(losses.numpy(), phase, draws)
+        chosen = torch.from_numpy(samples.indices)
+        losses[chosen] = look(chosen)
+        self.losses[client], known = losses, losses.double()
+        told = {"least": known.min(), "percentile": torch.quantile(known, 0.8)}
+        return replace(samples, told=told)
+
     def close(self) -> None:
         """Drop the choices that no thread has begun; those under way end by themselves."""
         if self._workers is not None:
@@ -114,25 +148,27 @@ class Coresets:
     def _missing(self, assignment: Assignment, phase: int) -> int:
         """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
         client, spec = assignment.client_id, assignment.plan.phases[phase].coreset
-        if spec is None or spec.proxy == NONE or not asks_nothing_of_the_model(spec):
+        if spec is None or spec.proxy in DRAWN or not asks_nothing_of_the_model(spec):
             return 0
         return 0 if (client, spec) in self._kept else len(self._clients[client])
 
-    def _choice(self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None) -> Choose:
+    def _choice(
+        self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, path: Path
+    ) -> Choose:
         """What chooses, on any thread; what lies on a device is fetched by this one."""
         if asks_nothing_of_the_model(spec):
-            return partial(self._by_inputs, assignment, spec)
+            return partial(self._by_inputs, assignment, spec, path)
         try:
             candidates = _candidates(self._clients[assignment.client_id], spec, watched)
         except NotFinite:
             # The model has diverged here, and the answer will be left out of the average. It
             # is given all the same, after as many steps, so that the others' are not lost.
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
-            return partial(self._by_inputs, assignment, spec)
+            return partial(self._by_inputs, assignment, spec, path)
         # A new one every round, because gradients change.
-        return partial(_build, assignment, spec, candidates, assignment.path("coreset"))
+        return partial(_build, assignment, spec, candidates, path)
 
-    def _by_inputs(self, assignment: Assignment, spec: CoresetSpec) -> Samples:
+    def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
         """A random draw, another one in every round; or what distances between inputs say.
 
         The latter are the same in every round, and so is the coreset: it is computed once per
@@ -144,7 +180,7 @@ class Coresets:
             return kept
         candidates = _candidates(self._clients[client], spec, None)
         if spec.proxy == NONE:
-            return _build(assignment, spec, candidates, assignment.path("coreset"))
+            return _build(assignment, spec, candidates, path)
         samples = _build(assignment, spec, candidates, ("coreset", client))
         with self._lock:
             self._kept[client, spec] = samples
@@ -178,7 +214,25 @@ class Coresets:
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
     """Whether a coreset can be had without a pass of the model over the samples."""
-    return spec.proxy == NONE or (spec.proxy == STATIC and not _needs_losses(spec.selector))
+    return spec.proxy in DRAWN or (spec.proxy == STATIC and not _needs_losses(spec.selector))
+
+
+def above_threshold(losses: NDArray[np.floating], phase: Phase, generator: Generator) -> Samples:
+    """Rules a, b and c of ``strategies/fedbalancer.py``, with w = budget · epochs."""
+    assert phase.coreset is not None
+    options, budget, size = dict(phase.coreset.options), phase.coreset.budget, len(losses)
+    if budget >= size:
+        return Samples.everything(size)
+    over = losses >= options["threshold"]
+    hard, easy = np.flatnonzero(over | ~over.any()), np.flatnonzero(~over & over.any())
+    count, epochs = budget, phase.epochs
+    if len(hard) > budget:
+        count = min(len(hard), budget * epochs)
+        epochs = budget * epochs // count
+    others = min(int(count * options["easy_share"]), len(easy))
+    first = generator.choice(hard, min(count - others, len(hard)), replace=False)
+    indices = np.sort(np.append(first, generator.choice(easy, others, replace=False)))
+    return Samples(indices, np.full(len(indices), size / len(indices)), epochs=epochs)
 
 
 @functools.cache  # a file of a user's own is not read anew for every phase of every client
@@ -201,7 +255,7 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
 
 
 def _build(
-    assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: tuple[str | int, ...]
+    assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: Path
 ) -> Samples:
     generator = stream(assignment.seed, *path)
     coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
@@ -211,4 +265,5 @@ def _build(
         spec.weighting,
         None if spec.proxy == NONE else coreset.gradient_error,
         coreset.fell_back,
+        len(candidates) if coreset.sums_in_the_mean else None,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,10 +17,10 @@ from torch import Tensor
 from fedcore.client.coresets import GRADIENTS_FIRST, Coresets, Watched, asks_nothing_of_the_model
 from fedcore.client.schedule import BatchSchedule, Samples, schedule
 from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import NONE, HeadGradients
+from fedcore.coreset.proxies import NONE, REMEMBERED, HeadGradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.task import Task, sample_losses
+from fedcore.task import Task, sample_losses, trained_names
 from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, TrainingSettings
 
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
@@ -87,6 +88,9 @@ class Job:
 
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
+        share = self.assignment.plan.trained_share
+        if share < 1:  # the rest stayed as it was, and is not sent
+            params = {name: params[name] for name in trained_names(params, share)}
         noted = self._loss_sums or [torch.zeros(2)]
         total, squares = torch.stack(noted).sum(0).tolist()
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
@@ -101,7 +105,9 @@ class Job:
                 watched = self._look()
                 continue
             choose = self._early.get(number)
-            if choose is None:
+            if phase.coreset is not None and phase.coreset.proxy == REMEMBERED:
+                choose = partial(self._coresets.by_losses, assignment, phase, self._losses)
+            elif choose is None:
                 choose = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
                     yield Rest(math.ceil(REST * -(-size // batch_size)))
@@ -123,6 +129,11 @@ class Job:
         batches = (self.data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
         return self._watched(head_gradients(self.task, self._params, batches))
 
+    def _losses(self, indices: Tensor) -> Tensor:
+        """Of some samples, at the parameters as they are now."""
+        batches = (self.data.take(part) for part in torch.split(indices, LOOK_CHUNK))
+        return head_gradients(self.task, self._params, batches).losses.cpu()
+
     def _watched(self, gradients: HeadGradients) -> Watched:
         """With a copy of the last layer's weight: parameters may move on in place."""
         weight = self.task.head_weight(self._params).detach().clone()
@@ -138,6 +149,7 @@ class Job:
             fell_back=samples.fell_back,
             coreset_size=len(samples.indices),
             gradient_error=samples.gradient_error,
+            payload=samples.told,
             full_gradient_error=full,
         )
 
@@ -153,9 +165,11 @@ def _yields_gradients(plan: LocalPlan, number: int) -> bool:
 
 
 def waits_for_gradients(plan: LocalPlan) -> bool:
-    """Whether a phase cannot be scheduled before an earlier one was trained or looked at."""
-    specs = [phase.coreset for phase in plan.phases if phase.coreset is not None]
-    looks = any(phase.forward_price is not None for phase in plan.phases)
+    """Whether a phase cannot be scheduled before an earlier one was trained."""
+    trained = (n for n, phase in enumerate(plan.phases) if phase.forward_price is None)
+    later = plan.phases[next(trained, -1) + 1 :]
+    specs = [phase.coreset for phase in later if phase.coreset is not None]
+    looks = any(phase.forward_price is not None for phase in later)
     return looks or not all(asks_nothing_of_the_model(spec) for spec in specs)
 
 
@@ -164,7 +178,9 @@ def phase_schedule(
 ) -> BatchSchedule:
     """The batches of one phase, from the random stream that belongs to it."""
     draws = stream(assignment.seed, *assignment.path("shuffle", phase))
-    return schedule(samples, assignment.plan.phases[phase].epochs, batch_size, draws)
+    return schedule(
+        samples, samples.epochs or assignment.plan.phases[phase].epochs, batch_size, draws
+    )
 
 
 def loss_sums(losses: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.types import Generator, Weighting
+from fedcore.types import Generator, Params, Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,9 @@ class Samples:
     weighting: Weighting = Weighting.SCALED
     gradient_error: float | None = None  # of the coreset these are, in proxy space
     fell_back: bool = False  # whether a plain draw took the place of its selector's choice
+    total: float | None = None  # m, where the weights sum to it in the mean over draws alone
+    epochs: int | None = None  # on these, in place of those of the phase
+    told: Params | None = None  # what the server is told of the choice
 
     @classmethod
     def everything(cls, num_samples: int) -> Samples:
@@ -69,8 +72,8 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
         weights = np.where(real, samples.weights[order], 0.0)
         coefficient = weights / weights.sum(axis=2, keepdims=True)
     else:
-        coefficient = np.where(
-            real, size / samples.weights.sum() * samples.weights[order] / batch_sizes, 0.0
-        )
+        total = samples.weights.sum() if samples.total is None else samples.total
+        scaled = size / total * samples.weights[order] / batch_sizes
+        coefficient = np.where(real, scaled, 0.0)
     coefficient = coefficient.astype(np.float32).reshape(-1, batch_size)
     return BatchSchedule(samples.indices[order].reshape(-1, batch_size), coefficient)

@@ -3,17 +3,23 @@
 With g the gradient of Σ_{j in B} coefficient_j · L_j(w), the coefficients from ``schedule``, and
 the anchor w_r, which is the model that the job started from:
 
-    d = s g + μ (w - w_r) + shift        w ← w - η d
+    d = clip(s g + μ (w - w_r) + shift) + λ w        w ← w - η opt(d)
 
 s is the scale of a plan's steps, μ FedProx's pull, and the shift a vector of the job's own, such
-as SCAFFOLD's c - c_i. Of K stacked clients everything has a leading axis K. They do not share
-parameters, so the gradient of the sum of all objectives with respect to the stack is each client's
-own: one backward pass serves all. Who has padding alone (coefficients of zero) stays where it is.
+as SCAFFOLD's c - c_i. clip shortens a client's d, all parameters in one vector, to a norm N at the
+most: d min(1, N / (||d|| + 1e-6)). λ is weight decay, and opt(d) = d for plain SGD. With
+momentum ρ, u ← ρ u + d and opt(d) = u. Adam has u ← β₁ u + (1 - β₁) d, v ← β₂ v + (1 - β₂) d²
+and opt(d) = u' / (√v' + ε), u' = u / (1 - β₁^t), v' = v / (1 - β₂^t) at the t-th step. All this is
+what ``clip_grad_norm_`` and ``torch.optim`` do. u, v and t are zero where a job begins.
+
+Of K stacked clients everything has a leading axis K. They do not share parameters, so the gradient
+of the sum of all objectives with respect to the stack is each client's own: one backward pass
+serves all. Who has padding alone (coefficients of zero) stays where it is, and so do its u, v, t.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +28,9 @@ from torch import Tensor
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.stacked import Form, Stack
 from fedcore.task import Task, sample_losses
-from fedcore.types import Params
+from fedcore.types import Params, TrainingSettings
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +43,48 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRule:
-    """η, μ, w_r, s and the shift; of stacked clients, μ and s are [K], and the shift [K, ...]."""
+class Memory:
+    """An optimiser and what it remembers of K clients: u and v [K, ...] in order, and t [K]."""
 
-    learning_rate: float
+    how: TrainingSettings
+    first: list[Tensor]
+    second: list[Tensor]
+    steps: Tensor
+
+    @classmethod
+    def blank(cls, how: TrainingSettings, stack: Stack) -> Memory | None:
+        """That of clients who have taken no step; None for plain SGD, which needs none."""
+        if how.plain:
+            return None
+        like = next(iter(stack.values()))
+        steps = torch.zeros(len(like), dtype=torch.float64, device=like.device)
+        first, second = (
+            [torch.zeros_like(value) for value in stack.values() if needed]
+            for needed in (how.adam or how.momentum > 0, how.adam)
+        )
+        return cls(how, first, second, steps)
+
+    def tensors(self) -> list[Tensor]:
+        """All that is remembered, a row per client."""
+        return [*self.first, *self.second, self.steps]
+
+    def until(self, width: int) -> Memory:
+        """Views of what is remembered of the first clients."""
+        first, second = ([value[:width] for value in all_] for all_ in (self.first, self.second))
+        return Memory(self.how, first, second, self.steps[:width])
+
+
+@dataclass(frozen=True, slots=True)
+class StepRule:
+    """η, μ, w_r, s, shift, opt; of stacked clients, μ and s are [K], and the shift [K, ...]."""
+
+    learning_rate: float | Tensor
     prox_mu: float | Tensor
     anchor: Params
     scale: float | Tensor = 1.0
     shift: Params | None = None
+    memory: Memory | None = None  # of opt, clip and λ; changed by every step
+    trained: Mapping[str, float | Tensor] | None = None  # by name, 0 where it is frozen: d = 0
 
 
 def step(
@@ -55,7 +97,13 @@ def step(
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     width = task.head_width if watch else None
     gradients, losses, seen = _gradients(task.forward, leaves, batch, width)
-    moves = zip(params.items(), _directions(params, gradients, rule), strict=True)
+    directions = _directions(params, gradients, rule)
+    if rule.memory is not None:
+        alone = {name: value[None] for name, value in params.items()}
+        active = torch.ones(1, device=batch.coefficient.device)
+        found = _optimised(alone, [d[None] for d in directions], rule, rule.memory, active)
+        directions = [d[0] for d in found]
+    moves = zip(params.items(), directions, strict=True)
     return {n: value - rule.learning_rate * d for (n, value), d in moves}, losses, seen
 
 
@@ -69,11 +117,17 @@ def stacked_step(
     """
     gradients, losses, seen = _gradients(form, stack, batch, width)
     active: Tensor | float = 1.0
-    if rule.shift is not None or not _is(rule.prox_mu, 0.0):
+    if rule.memory is not None or rule.shift is not None or not _is(rule.prox_mu, 0.0):
         active = batch.coefficient.amax(dim=1).sign()  # 0 for a step of padding alone
     with torch.no_grad():
         moves = _directions(stack, gradients, rule, active)
-        torch._foreach_add_(list(stack.values()), moves, alpha=-rule.learning_rate)
+        if rule.memory is not None:
+            assert isinstance(active, Tensor)
+            moves = _optimised(stack, moves, rule, rule.memory, active)
+        rate = rule.learning_rate
+        if isinstance(rate, Tensor):  # of what is recorded as a graph: it changes by the round
+            moves, rate = list(torch._foreach_mul(moves, rate)), 1.0
+        torch._foreach_add_(list(stack.values()), moves, alpha=-rate)
     return losses, seen
 
 
@@ -115,8 +169,51 @@ def _directions(
             d = _plus(d, pull, value - rule.anchor[name])
         if rule.shift is not None:
             d = _plus(d, active, rule.shift[name])
+        if rule.trained is not None:
+            d = d * _along(rule.trained[name], d)
         found.append(d)
     return found
+
+
+@torch.no_grad()
+def _optimised(
+    stack: Stack, directions: Sequence[Tensor], rule: StepRule, memory: Memory, active: Tensor
+) -> list[Tensor]:
+    """opt(clip(d) + λ w), from directions before clip; zero for those who are not ``active`` [K].
+
+    In float64 where it is one number a client: 1 - β₂ has few digits in float32.
+    """
+    how, active, found = memory.how, active.double(), list(directions)
+    if how.clip_norm:
+        norms = torch.stack([d.reshape(len(d), -1).norm(dim=1) for d in found]).norm(dim=0)
+        shorter = (how.clip_norm / (norms + 1e-6)).clamp(max=1.0)
+        found = [d * _along(shorter, d) for d in found]
+    if how.weight_decay:
+        trained, decay = rule.trained or {}, active * how.weight_decay
+        named = zip(found, stack.items(), strict=True)
+        found = [_plus(d, decay * trained.get(name, 1.0), w) for d, (name, w) in named]
+    first, second = memory.first, memory.second
+    if how.adam:
+        memory.steps.add_(active)
+        t = memory.steps.clamp(min=1)  # of who has not begun, to divide by
+        _remember(first, found, BETAS[0], 1 - BETAS[0], active)
+        _remember(second, [d * d for d in found], BETAS[1], 1 - BETAS[1], active)
+        gain, root = active / (1 - BETAS[0] ** t), (1 - BETAS[1] ** t).sqrt()
+        pairs = zip(first, second, strict=True)
+        return [_along(gain, u) * u / (v.sqrt() / _along(root, v) + EPSILON) for u, v in pairs]
+    if how.momentum:
+        _remember(first, found, how.momentum, 1.0, active)
+        return [_along(active, u) * u for u in first]
+    return found
+
+
+def _remember(
+    moments: Sequence[Tensor], new: Sequence[Tensor], keep: float, gain: float, active: Tensor
+) -> None:
+    """u ← keep · u + gain · x in place; who is not active has x = 0, and keeps all."""
+    kept = 1 - active * (1 - keep)
+    for moment, value in zip(moments, new, strict=True):
+        moment.mul_(_along(kept, moment)).add_(value, alpha=gain)
 
 
 def _is(share: float | Tensor, neutral: float) -> bool:

@@ -79,7 +79,8 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
     if not 0 <= names[0] <= names[-1] < size or bool((names[1:] == names[:-1]).any()):
         return f"must give different indices from 0 to {size - 1}"
     total = float(weights.sum())
-    if not bool((weights > 0).all()) or not math.isclose(total, size, rel_tol=1e-3):
+    sums = coreset.sums_in_the_mean or math.isclose(total, size, rel_tol=1e-3)
+    if not bool((weights > 0).all()) or not sums:
         return (
             f"gave weights that sum to {total:g}; "
             f"they must be above 0 and sum to the number of samples, {size}"

@@ -28,6 +28,7 @@ LAST_LAYER_INPUT = "last-layer-input"
 LOGITS = "logits"
 LAST_LAYER = "last-layer"
 NONE = "none"  # for random subsets, which need no distances; not an option of its own
+REMEMBERED = "remembered"  # losses that a client keeps of its samples, likewise
 PROXIES = (STATIC, LAST_LAYER_INPUT, LOGITS, LAST_LAYER)
 
 

@@ -6,7 +6,6 @@ does not count. Whatever is wrong is one ``BadMessage`` with the reason.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from io import BytesIO
 
@@ -19,15 +18,14 @@ from fedcore.errors import BadOption
 from fedcore.flower.wire import BadMessage, Report, read_report
 from fedcore.types import Assignment, Params
 
-REPORTED = {field.name.replace("_", "-") for field in dataclasses.fields(Report)}
-WEIGHT = "weight"
+WEIGHT = "weight"  # in the payload of an update
 SLACK = 1.0  # seconds that two clocks may be apart over one job
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def to_record(params: Params) -> ArrayRecord:
     """A model as it travels."""
-    return ArrayRecord({name: Array(value.cpu().numpy()) for name, value in params.items()})
+    return ArrayRecord({name: Array(value.numpy()) for name, value in params.items()})
 
 
 def initial_params(record: ArrayRecord) -> Params:
@@ -44,16 +42,15 @@ def read_counts(
     content: RecordDict, told: Assignment, ticket: int, epochs: int, trip: float
 ) -> tuple[Report, int, MetricRecord]:
     """What a node reports, how many samples it holds, and all its metrics, if they can be true."""
-    records = list(content.metric_records.values())
+    records = [record for record in content.values() if isinstance(record, MetricRecord)]
     if len(records) != 1:
         raise BadMessage(f"the answer must have one MetricRecord, got {len(records)}")
     report, examples = read_report(records[0])
-    if report.ticket != ticket or report.base_version != told.base_version:
+    if (report.ticket, report.base_version) != (ticket, told.base_version):
         raise BadMessage(f"the answer is to order {report.ticket}, not to order {ticket}")
-    most = (epochs + 1) * examples  # E epochs, and a pass that only looks
     limits = {
         "steps": (report.steps, report.work),
-        "work": (report.work, most),
+        "work": (report.work, (epochs + 1) * examples),  # E epochs, and a pass that only looks
         "loss-count": (report.loss_count, examples),
         "coreset-size": (report.coreset_size, examples),
         "training-seconds": (report.training_seconds, report.handler_seconds + SLACK),
@@ -62,35 +59,26 @@ def read_counts(
     for name, (value, limit) in limits.items():
         if not 0 <= value <= limit:
             raise BadMessage(f"{name} cannot be {value:g}: at most {limit:g} is possible")
-    if report.work and not (examples and report.steps):
-        raise BadMessage(f"{report.work} samples cannot be processed in {report.steps} steps")
     return report, examples, records[0]
 
 
-def read_params(content: RecordDict, base: Params) -> Params:
-    """The model of an answer: names, shapes and types of ``base``, and every value finite."""
-    records = list(content.array_records.values())
+def read_model(content: RecordDict, base: Params, longest: float) -> tuple[Params, float]:
+    """The model w of an answer, and ||w - w_base||, which is at most ``longest``.
+
+    It has the names, shapes and types of ``base``, and every value is finite.
+    """
+    # Not by content.array_records, whose cycle would keep the model until the next collection.
+    records = [record for record in content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadMessage(f"the answer must have one ArrayRecord, got {len(records)}")
-    if (found := records[0].keys()) != base.keys():
-        odd = sorted(found ^ base.keys())
+    if odd := sorted(records[0].keys() ^ base.keys()):
         raise BadMessage(f"the answer has other arrays than the model: {odd[0]!r:.60}")
-    return {name: _tensor(name, records[0][name].data, like) for name, like in base.items()}
-
-
-def distance(params: Params, base: Params) -> float:
-    """||w - w_base||, over all that is not a whole number."""
-    moved = [params[n].double() - v.double() for n, v in base.items() if v.is_floating_point()]
-    return math.sqrt(sum(float(value.square().sum()) for value in moved))
-
-
-def read_answer(content: RecordDict, base: Params, longest: float) -> tuple[Params, float]:
-    """The model of an answer, and how far it is from ``base``: at most ``longest``."""
-    params = read_params(content, base)
-    norm = distance(params, base)
+    params = {name: _tensor(name, records[0][name].data, like) for name, like in base.items()}
+    moved = (params[n].double() - v.double() for n, v in base.items() if v.is_floating_point())
+    norm = math.sqrt(sum(float(value.square().sum()) for value in moved))
     if not norm <= longest:
         raise BadMessage(
-            f"the update has norm {norm:.3g}, above {longest:.3g}: ten times the usual"
+            f"the update has norm {norm:.3g}, above {longest:.3g}, ten times the usual"
         )
     return params, norm
 
@@ -102,18 +90,11 @@ def read_weight(metrics: MetricRecord, key: str | None) -> Params | None:
     value = metrics.get(key)
     if not isinstance(value, int | float) or not 0 < value < math.inf:
         raise BadMessage(f"{key} must be a number above 0, got {value!r:.40}")
-    return {WEIGHT: torch.tensor(float(value), dtype=torch.float64)}
-
-
-def own_metrics(metrics: MetricRecord) -> RecordDict:
-    """The metrics that are the user's, not the report's."""
-    return RecordDict(
-        {"metrics": MetricRecord({k: v for k, v in metrics.items() if k not in REPORTED})}
-    )
+    return {WEIGHT: torch.tensor(value, dtype=torch.float64)}
 
 
 def _tensor(name: str, data: bytes, like: Tensor) -> Tensor:
-    expected = np.dtype(str(like.dtype).removeprefix("torch."))
+    expected = like.numpy().dtype
     try:
         file = BytesIO(data)
         shape, fortran, found = HEADERS[np.lib.format.read_magic(file)](file)

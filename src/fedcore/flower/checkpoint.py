@@ -40,28 +40,23 @@ def latest(
     """The state after the last round that is whole on disk, and its deadline; else ``start``."""
     for path in sorted(folder.glob(FILES), reverse=True):
         try:
-            state, deadline = _load(path, run, start, fleet)
+            owner, _, saved = load_checkpoint(path) or (None, 0, Snapshot({}, {}))
+            if owner is None or saved.meta.get("format") != FORMAT:
+                raise BadRecord(f"{str(path)!r} is no checkpoint of this version")
         except BadRecord as error:
             log(WARNING, "%s; the one before it is used", error)
-        else:
-            return state, deadline
+            continue
+        state = from_snapshot(saved, torch.device("cpu"), _no_jobs)
+        models = [{n: (v.shape, v.dtype) for n, v in s.params.items()} for s in (state, start)]
+        if owner != run or models[0] != models[1]:
+            raise BadOption(
+                f"{str(path)!r} is of another job, {owner.strategy} with seed {owner.seed}, or of "
+                "another model; name another checkpoint folder"
+            )
+        fleet.restore(saved.meta["fleet"])
+        return state, saved.meta["deadline"]
     return start, None
 
 
-def _load(path: Path, run: RunKey, start: ServerState, fleet: Fleet) -> tuple[ServerState, float]:
-    owner, _, saved = load_checkpoint(path) or (None, 0, Snapshot({}, {}))
-    if owner is None or saved.meta.get("format") != FORMAT:
-        raise BadRecord(f"{str(path)!r} is no checkpoint of this version")
-    state = from_snapshot(saved, torch.device("cpu"), _no_jobs)
-    shapes = [{n: (v.shape, v.dtype) for n, v in s.params.items()} for s in (state, start)]
-    if owner != run or shapes[0] != shapes[1]:
-        raise BadOption(
-            f"{str(path)!r} is of another job: {owner.strategy} with seed {owner.seed}, or another "
-            "model; name another checkpoint folder"
-        )
-    fleet.restore(saved.meta["fleet"])
-    return state, saved.meta["deadline"]
-
-
 def _no_jobs(*job: object) -> tuple[Assignment, ClientProfile]:
-    raise BadRecord("a checkpoint of a deployment holds no jobs")
+    raise AssertionError("a checkpoint of a deployment holds no jobs")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from logging import INFO
 from pathlib import Path
-from typing import Any
 
 from flwr.app import MetricRecord
 from flwr.supercore import log
 
 from fedcore.flower.clock import Notes
+from fedcore.flower.options import Options
 from fedcore.records import ClientRecord, RoundRecord, RunKey
 from fedcore.report.output import EXPERIMENT, OutputFolder
 from fedcore.server.loop import Merged
@@ -21,19 +20,20 @@ from fedcore.types import Path as Way
 class Dashboard:
     """Writes rounds down, in a folder where one is named, and into the log."""
 
-    def __init__(
-        self, out: Path | None, run: RunKey, experiment: Mapping[str, Any], done: int
-    ) -> None:
+    def __init__(self, options: Options, run: RunKey, rounds: int, done: int) -> None:
         """Go on after ``done`` rounds; what the folder holds beyond them is trained again."""
         self._run, self._folder = run, None
-        if out is None:
+        if options.out is None:
             return
-        if (out / EXPERIMENT).exists():
-            self._folder = OutputFolder.resume(out, experiment, [run])
-            del self._folder.runs.get(run, [])[done:]
-            self._folder.runs = {key: rounds for key, rounds in self._folder.runs.items() if rounds}
+        names = ("strategy", "selector", "selection", "seed", "stragglers")
+        job = {"rounds": rounds, "epochs": options.local_epochs}
+        job |= {name: getattr(options, name) for name in names}
+        if (Path(options.out) / EXPERIMENT).exists():
+            self._folder = OutputFolder.resume(Path(options.out), job, [run])
+            if kept := self._folder.runs.pop(run, [])[:done]:
+                self._folder.runs[run] = kept
         else:
-            self._folder = OutputFolder.create(out, experiment)
+            self._folder = OutputFolder.create(Path(options.out), job)
         self._folder.begin()
 
     def add(
@@ -46,16 +46,16 @@ class Dashboard:
         evaluation_seconds: float,
     ) -> None:
         """Write a round down; what nobody measured is None."""
-        loss, accuracy = _number(metrics, "loss"), _number(metrics, "acc")
+        accuracy = _number(metrics, "acc")
         record = RoundRecord(
             merged.state.version,
             merged.seconds,
             deadline,
-            done(merged, notes),
+            who_did_what(merged, notes),
             merged.rejected + notes.refused,
             None,
             None,
-            loss,
+            _number(metrics, "loss"),
             accuracy if accuracy is not None and 0 <= accuracy <= 1 else None,
             merged.seconds + evaluation_seconds,
             merged.training_seconds,
@@ -71,23 +71,20 @@ class Dashboard:
             self._folder.finish()
 
 
-def done(merged: Merged, notes: Notes) -> tuple[ClientRecord, ...]:
-    """Who did what: work and way as reported, and those who were asked and gave nothing."""
-    reports = {client: list(found) for client, found in notes.answered.items()}
+def who_did_what(merged: Merged, notes: Notes) -> tuple[ClientRecord, ...]:
+    """Work and way of everybody as reported; whoever was late did nothing, in the time it had."""
+    reports = {client: iter(found) for client, found in notes.answered.items()}
     records = []
-    for record in merged.clients:
-        if not (left := reports.get(record.client_id)):
-            records.append(record)  # sat out
-            continue
-        report = left.pop(0)
-        way = Way.CORESET if report.coreset_size and record.path is Way.FULL else record.path
-        way = Way.PARTIAL if report.cut_short and way is Way.FULL else way
-        records.append(replace(record, work=report.work, path=way))
-    late = [
-        ClientRecord(job.assignment.client_id, job.assignment.plan.path, job.copies, 0, had, None)
-        for job, had in notes.late
-    ]
-    return (*records, *late)
+    for told in merged.clients:
+        records.append(told)
+        if (report := next(reports.get(told.client_id, iter(())), None)) is not None:
+            shorter = Way.CORESET if report.coreset_size else Way.PARTIAL
+            cut = told.path is Way.FULL and (report.coreset_size or report.cut_short)
+            records[-1] = replace(told, work=report.work, path=shorter if cut else told.path)
+    for job, had in notes.late:
+        client, plan = job.assignment.client_id, job.assignment.plan
+        records.append(ClientRecord(client, plan.path, job.copies, 0, had, None))
+    return tuple(records)
 
 
 def line(record: RoundRecord, notes: Notes, reason: str) -> str:
@@ -99,7 +96,7 @@ def line(record: RoundRecord, notes: Notes, reason: str) -> str:
         f"{c.client_id} {'late' if c.client_id in late else c.path} {c.work} in {c.seconds:.1f} s"
         for c in record.clients
     ]
-    did += [f"{client} {why}" for client, why in notes.failed.items()]
+    did += [f"{client} {why}" for client, why in notes.failed]
     length = f"{record.seconds:.1f} s of {record.deadline:.1f} s ({reason})"
     return f"round {record.number}: {length}, {timely} of {asked} on time: {'; '.join(did)}"
 

@@ -17,9 +17,8 @@ from fedcore.types import ClientId, ClientProfile
 
 SHARE = 0.5  # of a new measurement in an average
 FADING = 0.8  # of what is known of a node that sits out, every round
-KEPT = 16  # ways back that are remembered of a node
 UNMEASURED = 1e9  # samples a second: who is not known yet is told to do everything
-FIRST_SPREAD = 0.5  # seconds, while only one way back was seen
+KEPT, FIRST_SPREAD = 16, 0.5  # ways back that are remembered; seconds, while there is only one
 NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
 LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
 
@@ -31,32 +30,30 @@ class Node:
     samples: int = 0  # 0: it has not answered yet
     speed: float = 0.0  # work / training seconds, averaged; 0: not known
     overhead: float = 0.0  # seconds of a trip that are no training, averaged
-    backs: list[float] = field(
-        default_factory=list
-    )  # trip - age - handler: the clock's error in it
+    backs: list[float] = field(default_factory=list)  # trip - age - handler, clock's error in it
     lies: int = 0  # bad answers in a row
     refused: int = 0  # in all
-    left_out_until: int = 0  # the version from which it may be drawn again
     left_out: int = 0  # rounds, the last time
+    left_out_until: int = 0  # the version from which it may be drawn again
 
 
 class Fleet(Mapping[ClientId, ClientProfile]):
     """Everybody ever met, as profiles by number; numbers stay, also from process to process."""
 
     def __init__(self, model_bytes: int) -> None:
-        """Nobody yet; the way takes so long as if a link carried ``model_bytes`` in that time."""
+        """Nobody yet; the way takes as long as a link that carries ``model_bytes`` in that time."""
+        self.model_bytes = model_bytes
         self.names: list[str] = []
         self.nodes: list[Node] = []
         self.online: dict[ClientId, int] = {}  # the address of each, for this run
         self.norms: list[float] = []  # of updates that were accepted
-        self.model_bytes = model_bytes
 
     def meet(self, found: Iterable[NodeInfo]) -> None:
         """Who is online now; a node is its key, or where it has none, its address."""
         named = {_name(node): node.node_id for node in found}
-        for name in sorted(named.keys() - set(self.names)):
-            self.names.append(name)
-            self.nodes.append(Node())
+        new = sorted(named.keys() - set(self.names))
+        self.names += new
+        self.nodes += [Node() for _ in new]
         self.online = {n: named[name] for n, name in enumerate(self.names) if name in named}
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
@@ -95,8 +92,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
 
     def back(self, client: ClientId, deadline: float) -> float:
         """Mean + 2 sd of the ways back that were seen; a tenth of the deadline before the first."""
-        seen = self.nodes[client].backs
-        if not seen:
+        if not (seen := self.nodes[client].backs):
             return deadline / 10
         return fmean(seen) + 2 * (pstdev(seen) if len(seen) > 1 else FIRST_SPREAD)
 
@@ -118,18 +114,16 @@ class Fleet(Mapping[ClientId, ClientProfile]):
             node.lies, node.left_out = 0, 2 * node.left_out or LEFT_OUT
             node.left_out_until = version + 1 + node.left_out
 
-    def left_out(self, version: int) -> list[ClientId]:
+    def left_out(self, version: int) -> set[ClientId]:
         """Who is left out of a round for bad answers."""
-        return [c for c in self.online if self.nodes[c].left_out_until > version]
+        return {c for c in self.online if self.nodes[c].left_out_until > version}
 
-    def seconds(self, epochs: int) -> list[float]:
-        """What E epochs on everything and the way take, of everybody online who was measured."""
-        profiles = (self[c] for c in self.online if self.nodes[c].speed)
-        return [p.seconds(epochs * p.num_samples, self.model_bytes) for p in profiles]
-
-    def overheads(self) -> list[float]:
-        """What the way alone takes, of everybody online who was measured."""
-        return [node.overhead for c in self.online if (node := self.nodes[c]).backs]
+    def measured(self, epochs: int) -> tuple[list[float], list[float]]:
+        """Seconds of E epochs on everything with the way, and of the way alone; of those online."""
+        there = [(self[c], self.nodes[c]) for c in self.online]
+        sizes = self.model_bytes
+        full = [p.seconds(epochs * p.num_samples, sizes) for p, node in there if node.speed]
+        return full, [node.overhead for _, node in there if node.backs]
 
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""

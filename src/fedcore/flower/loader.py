@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from flwr.app import ArrayRecord, Context, Message
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -35,9 +36,6 @@ from fedcore.flower.turn import WALL, Clock, Turn
 from fedcore.flower.watching import Watching
 from fedcore.seeding import stream
 from fedcore.types import Coreset, CoresetSpec, Phase, Weighting
-
-if TYPE_CHECKING:
-    from flwr.app import ArrayRecord, Context, Message
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from fedcore.types import ClientId
 
 AT_ONCE = 8  # messages of one call: memory follows these, not all that are out
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts to reach the SuperLink
+PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
 T = TypeVar("T")
 
 
@@ -29,7 +29,7 @@ class SuperLinkLost(FedCoreError):
 
 @dataclass(slots=True)
 class Letter:
-    """What is known of a message that is out."""
+    """A message that is out, and what came of it."""
 
     client: ClientId
     job: Job | None  # None: an evaluation
@@ -37,31 +37,16 @@ class Letter:
     sent: float  # when
     expires: float
     wanted: bool = True  # False: too late, but the node still owes the answer
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What came of a letter: an answer, or none ever."""
-
-    letter: Letter
-    message: Message | None
-    trip: float
-    timely: bool  # collected as it came, so that the trip is known
-
-    @property
-    def expired(self) -> bool:
-        """Whether nothing can come any more."""
-        return self.letter.sent + self.trip >= self.letter.expires
+    answer: Message | None = None  # None: there is none, or its bytes are no message
+    trip: float = 0.0  # seconds
+    timely: bool = False  # collected as it came, so that the trip is known
 
 
 class Post:
-    """All letters of a run, by the id of their message: an error's own sender is not the node."""
+    """All letters of a run, by the id of their message: the sender of an error is not its node."""
 
     def __init__(
-        self,
-        grid: Grid,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, grid: Grid, monotonic: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
         """Bind the grid, and the time."""
         self.monotonic, self.sleep = monotonic, sleep
@@ -78,71 +63,66 @@ class Post:
         return {letter.client for letter in self.out.values()}
 
     def push(self, messages: Sequence[Message], letters: Sequence[Letter]) -> list[Letter]:
-        """Send; gives the letters that the SuperLink did not take."""
-        lost = []
+        """Send; gives those that were not taken, as when their node has just left."""
+        sent: list[tuple[str, Letter]] = []
         for start in range(0, len(messages), AT_ONCE):
             part = messages[start : start + AT_ONCE]
             ids = self._calmly(partial(self._push, part))
             if len(ids) != len(part):
                 raise FedCoreError(
-                    f"the SuperLink took {len(ids)} of {len(part)} messages; "
-                    "its log says why, most likely the model is too large for it"
+                    f"the SuperLink took {len(ids)} of {len(part)} messages; its log says why, "
+                    "most likely the model is too large for it"
                 )
-            for key, letter in zip(ids, letters[start:], strict=False):
-                if key:
-                    self.out[key] = letter
-                else:
-                    lost.append(letter)
-        return lost
+            sent += zip(ids, letters[start : start + AT_ONCE], strict=True)
+        self.out.update({key: letter for key, letter in sent if key})
+        return [letter for key, letter in sent if not key]
 
-    def pull(self) -> list[Arrival]:
-        """Some of what has come since, if anything; whoever let a message expire is in it too."""
+    def pull(self) -> list[Letter]:
+        """Some that are answered since, if any are; else those that were let expire."""
         now = self.monotonic()
-        timely = now - self._pulled < 1.0
-        ids = list(self.out)
+        timely, ids = now - self._pulled <= PROMPT, list(self.out)
         for start in range(0, len(ids), AT_ONCE):
             found = self._collect(ids[start : start + AT_ONCE])
-            arrived = [(key, message) for key, message in found if key in self.out]
-            if arrived:
-                return [self._arrival(key, message, timely) for key, message in arrived]
+            if arrived := [(key, m) for key, m in found if key in self.out]:
+                return [self._close(key, message, timely) for key, message in arrived]
         self._pulled = now
         expired = [key for key, letter in self.out.items() if letter.expires <= now]
-        return [self._arrival(key, None, False) for key in expired]
+        return [self._close(key, None, False) for key in expired]
 
     def _push(self, part: Sequence[Message]) -> list[str]:
         return list(self._grid.push_messages(part))
 
-    def _arrival(self, key: str, message: Message | None, timely: bool) -> Arrival:
+    def _close(self, key: str, answer: Message | None, timely: bool) -> Letter:
         letter = self.out.pop(key)
-        return Arrival(letter, message, self.monotonic() - letter.sent, timely)
+        letter.answer, letter.timely = answer, timely
+        letter.trip = self.monotonic() - letter.sent
+        return letter
 
     def _collect(self, ids: Sequence[str]) -> list[tuple[str, Message | None]]:
         """The answers to ``ids``; None is one that cannot be read, which must not harm others."""
-        try:
-            found = list(self._grid.pull_messages(ids))
-        except Exception as error:
-            self.nodes()  # which ends the run if the SuperLink is gone
-            if len(ids) > 1:
-                return [pair for key in ids for pair in self._collect([key])]
+        for last in (False, True):
             try:
                 found = list(self._grid.pull_messages(ids))
-            except Exception:
-                log(WARNING, "an answer cannot be read: %r", error)
-                return [(ids[0], None)]
-        return [(message.metadata.reply_to_message_id, message) for message in found]
+                return [(message.metadata.reply_to_message_id, message) for message in found]
+            except Exception as error:
+                self.nodes()  # which ends the run if the SuperLink is gone
+                if len(ids) == 1 and last:
+                    log(WARNING, "an answer cannot be read: %r", error)
+        if len(ids) == 1:
+            return [(ids[0], None)]
+        return [pair for key in ids for pair in self._collect([key])]
 
     def _calmly(self, call: Callable[[], T]) -> T:
         """The result of a call, tried again for a while."""
-        for pause in PAUSES:
+        pauses = iter(PAUSES)
+        while True:
             try:
                 return call()
             except Exception as error:
-                log(WARNING, "the SuperLink does not answer (%r); again in %s s", error, pause)
+                if (pause := next(pauses, None)) is None:
+                    raise SuperLinkLost(
+                        f"the SuperLink does not answer ({error!r:.100}); start it again, "
+                        "and then the run, with the same checkpoint folder"
+                    ) from error
+                log(WARNING, "the SuperLink does not answer; again in %s s: %r", pause, error)
                 self.sleep(pause)
-        try:
-            return call()
-        except Exception as error:
-            raise SuperLinkLost(
-                f"the SuperLink did not answer {len(PAUSES) + 1} times in a row ({error!r:.100}); "
-                "start it again, then the run with the same checkpoint folder"
-            ) from error

@@ -12,8 +12,9 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedcore.coreset.build import PLAIN
@@ -21,9 +22,6 @@ from fedcore.coreset.proxies import NONE
 from fedcore.flower.warm import is_warm
 from fedcore.flower.wire import ORDER, BadMessage, Order, Report, read_order, report_metrics
 from fedcore.types import CoresetSpec, Phase
-
-if TYPE_CHECKING:
-    from flwr.app import ArrayRecord, Context, Message
 
 log = logging.getLogger(__name__)
 SAFE = 0.98
@@ -137,8 +135,6 @@ class Turn:
 
         What passed since the last step, an evaluation say, is left time for in the next turn.
         """
-        from flwr.app import ConfigRecord
-
         now = self.clock.steady()
         kept = {"selection": self.selection, "after": max(0.0, now - self._ended)}
         self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
@@ -147,8 +143,6 @@ class Turn:
 
     def reply(self, arrays: ArrayRecord | Mapping[str, Tensor], examples: int) -> Message:
         """The answer: one record of arrays, one of numbers."""
-        from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-
         own = arrays if isinstance(arrays, ArrayRecord) else ArrayRecord(dict(arrays))
         metrics = MetricRecord(self.report(examples))  # type: ignore[arg-type]
         return Message(RecordDict({"arrays": own, "metrics": metrics}), reply_to=self._msg)

@@ -134,6 +134,10 @@ def _phase(told: Mapping[str, Any]) -> Phase:
         if spec[kind] not in known:  # a path would let a server choose what a client runs
             raise BadMessage(f"{kind} {str(spec[kind])[:40]!r} is not one of {', '.join(known)}")
     options = tuple((str(name), value) for name, value in spec["options"])
+    for name, value in options:
+        real = isinstance(value, int | float) and math.isfinite(value)
+        if not real and not isinstance(value, str):
+            raise BadMessage(f"option {name:.40} must be text or a number, got {value!r:.40}")
     coreset = CoresetSpec(
         _whole(spec, "budget", least=1),
         spec["selector"],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.errors import BadOption
-from fedcore.records import RoundRecord
+from fedcore.records import RoundRecord, Waste
 from fedcore.report.output import PICTURES
 from fedcore.report.records import Runs, by_level
 from fedcore.report.tables import strategy_title
@@ -178,7 +178,8 @@ def spans(rounds: Sequence[RoundRecord]) -> list[tuple[int, str, float, float]]:
         merge = began + record.time
         for client in (client for client in record.clients if client.work > 0):
             ended = client.seconds if client.ended is None else client.ended
-            end = began + ended / record.deadline
+            stopped = client.wasted is Waste.CANCELLED  # when the others were merged
+            end = merge if stopped else began + ended / record.deadline
             start = end - client.seconds / record.deadline
             found.append((client.client_id, wasted if client.wasted else works, start, end))
             if client.wasted is None:

@@ -23,6 +23,7 @@ class _Job:
     sent: Event
     started: float = math.inf
     ended: Event | None = None
+    spent: float = 0.0  # seconds until then
     merged: bool = False
 
 
@@ -66,6 +67,8 @@ class _Run:
         elif kind != "sent":
             if job.ended is not None:
                 yield f"client {client} ends a job that was over"
+            worked = event["seconds"] + event["away"] if kind == "lost" else None
+            job.spent = time - job.sent["time"] if worked is None else worked
             job.ended = event
             self.working.pop(client, None)
             yield from () if kind == "cancelled" else _wrong_times(job, event)
@@ -81,7 +84,7 @@ class _Run:
                 what = f"a client is {event['event']} at {event['time']:g}"
                 yield f"the round ends at {self.end:g}, but {what}"
         ends = [(event, job) for event, job in events if event is job.ended]
-        found = sorted((e["client"], j.sent["work"], _why(e["event"]), _spent(j)) for e, j in ends)
+        found = sorted((e["client"], j.sent["work"], _why(e["event"]), j.spent) for e, j in ends)
         listed = sorted(
             (c["client"], c["work"], _why(c.get("wasted")), c["time"] * deadline)
             for c in row["clients"]
@@ -138,14 +141,6 @@ def _wrong_times(job: _Job, event: Event) -> Iterator[str]:
         yield f"{who} is {kind} after {seconds + away:g} seconds of {sent['deadline']:g}"
     if sent["promised"] and seconds > sent["deadline"]:
         yield f"{who} works {seconds:g} seconds, but was promised to keep {sent['deadline']:g}"
-
-
-def _spent(job: _Job) -> float:
-    """Seconds that a job took its client."""
-    end = job.ended or job.sent
-    if end["event"] == "lost":
-        return float(end["seconds"] + end["away"])
-    return float(end["time"] - job.sent["time"])
 
 
 def _why(name: str | None) -> str:

@@ -13,6 +13,7 @@ from fedcore.records import Event, event
 from fedcore.seeding import stream
 from fedcore.server.presence import Presence
 from fedcore.server.state import Job
+from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientId, ClientProfile, Executor, LocalUpdate
 
 
@@ -21,8 +22,8 @@ class Clock(Protocol):
 
     deadline: float  # τ, seconds a round may last
     now: float  # seconds since the last merge
-    began: float  # when that was, in seconds since the run's start
-    over: bool  # whether the run has used up its time
+    began: float = 0.0  # when that was, in seconds since the run's start
+    over: bool = False  # whether the run has used up its time
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
@@ -39,6 +40,7 @@ class Clock(Protocol):
 
     def away(self) -> frozenset[ClientId]:
         """Who cannot be asked now; where nobody can and nobody works, time passes before."""
+        return frozenset()
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
         """The next answer and its job, or None where the ``alarm`` rings or time ends before it.
@@ -48,12 +50,10 @@ class Clock(Protocol):
 
     def happened(self) -> list[Event]:
         """What happened up to the last merge and was not told before, in order of time."""
+        return []
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
-        """A merge: time begins at 0 again; jobs in flight go on, or are dropped.
-
-        Gives those that were dropped, in order, and the seconds that each had spent.
-        """
+        """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later; it changes the time, never an answer."""
@@ -145,9 +145,9 @@ class VirtualClock:
             self._events.append(event("lost", time, told, seconds=job.lost, away=job.away))
             return job, None
         update = self._answers.pop(sequence)
-        seconds = self._seconds(job) + job.away if update.seconds is None else update.seconds
+        seconds = self._heard(job) if update.seconds is None else update.seconds
         kind = "late" if seconds > self.deadline else "done"
-        more = {"bytes_up": self._model_bytes, "work": self._work(job), "away": job.away}
+        more = {"bytes_up": self._answer_bytes(job), "work": self._work(job), "away": job.away}
         self._events.append(event(kind, time, told, **more))
         # What the server knows better than a client: how it was drawn, and where it began.
         version = told.base_version
@@ -163,18 +163,18 @@ class VirtualClock:
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
         left = [replace(job, arrives=at - self.now) for at, _, job in self._queue]
-        self.began += self.now
-        self.now, self._queue = 0.0, []
+        end, self.began = self.now, self.began + self.now
+        self.now, queue, self._queue = 0.0, self._queue, []
         if not cancel:
             for job in left:
                 self._push(job)
             return []
         self._answers = {}
-        dropped = sorted(left, key=lambda job: job.sequence)
-        ended = [event("cancelled", self.began, job.assignment) for job in dropped]
+        dropped = sorted(queue, key=lambda entry: entry[1])
+        ended = [event("cancelled", self.began, job.assignment) for _, _, job in dropped]
         # What they would have done later does not happen.
         self._events = [one for one in self._events if one["time"] <= self.began] + ended
-        return [(job, self.began - job.sent) for job in dropped]
+        return [(job, end - (at - self._heard(job))) for at, _, job in dropped]
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
@@ -200,20 +200,29 @@ class VirtualClock:
             before = self._presence.pause(told.client_id, time, download)
             away = self._presence.pause(told.client_id, time, seconds)
         known = {"work": work, "speed": profile.capability, "bytes_down": self._model_bytes}
-        known |= {"download": download, "upload": self._model_bytes / profile.upload}
+        known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
         known |= {"deadline": self.deadline, "promised": self._promised}
         self._events.append(event("sent", time, told, **known))
-        heard = seconds + away if lost is None else max(seconds + away, self.deadline)
         started = time + download + before
         self._events.append(event("started", started, told))
         job = replace(job, sent=time, started=started, away=away, lost=lost)
-        return replace(job, arrives=self.now + heard)
+        return replace(job, arrives=self.now + self._heard(job))
+
+    def _heard(self, job: Job) -> float:
+        """Seconds from sending a job to its answer, or to the notice that it is lost."""
+        if job.lost is None:
+            return self._seconds(job) + job.away
+        return max(job.lost + job.away, self.deadline)
 
     def _work(self, job: Job) -> int:
         return job.assignment.plan.work(job.profile.num_samples)
 
     def _seconds(self, job: Job) -> float:
-        return job.profile.seconds(self._work(job), self._model_bytes)
+        return job.profile.seconds(self._work(job), self._model_bytes, self._answer_bytes(job))
+
+    def _answer_bytes(self, job: Job) -> int:
+        share = job.assignment.plan.trained_share
+        return self._model_bytes if share == 1 else sent_bytes(job.base, share)
 
     def _train(self, version: int) -> None:
         waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]

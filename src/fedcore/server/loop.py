@@ -18,7 +18,7 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.records import ClientRecord, Event, Waste, event
 from fedcore.server.clock import Clock
-from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation, Strategy
+from fedcore.server.method import Action, Cohort, Draw, Plan, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
@@ -64,13 +64,18 @@ class Server:
     _drawn_ahead: dict[int, Cohort] = field(default_factory=dict, init=False)
 
     def assign(
-        self, client: ClientId, version: int, repeat: int = 0, shift: Params | None = None
+        self,
+        client: ClientId,
+        version: int,
+        repeat: int = 0,
+        shift: Params | None = None,
+        plan: Plan | None = None,
     ) -> tuple[Assignment, ClientProfile]:
         """What a client is told that starts from a version, and who it is."""
         profile = self.profiles[client]
         time_left = self.clock.time_for_work(profile)
-        plan = checked(self.strategy.plan(profile, time_left, self.settings.epochs))
-        return Assignment(client, plan, version, self.settings.seed, repeat, shift), profile
+        told = checked((plan or self.strategy.plan)(profile, time_left, self.settings.epochs))
+        return Assignment(client, told, version, self.settings.seed, repeat, shift), profile
 
     def run(self, state: ServerState) -> Iterator[Merged]:
         """Merge after merge, from ``state`` on."""
@@ -153,9 +158,13 @@ class Server:
             cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
         self._draws += 1
         jobs, sat_out = [], []
+        plans: Mapping[ClientId, Plan] = {}
+        if self.strategy.by_cohort is not None and cohort:
+            plans = self.strategy.by_cohort(state, {one: self.profiles[one] for one in cohort})
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
             shift = self.strategy.shift(state, client)
-            told, profile = self.assign(client, state.version, self._starts[client], shift)
+            start, plan = self._starts[client], plans.get(client)
+            told, profile = self.assign(client, state.version, start, shift, plan)
             self._starts[client] += 1
             job = Job(told, profile, copies, state.params, sequence)
             if told.plan.phases:
@@ -175,7 +184,7 @@ class Server:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""
         ahead = self.settings.ahead
         fixed = self.sampler.observe is None and self.strategy.pace.synchronous
-        if not ahead or not fixed:
+        if not ahead or not fixed or self.strategy.by_cohort is not None:
             return
         for later in range(version, min(version + ahead + 1, self.settings.merges)):
             if later in self._drawn_ahead:
@@ -192,6 +201,9 @@ def checked(plan: LocalPlan) -> LocalPlan:
     """A strategy's plan, if it can be followed; strategies may come from anybody."""
     if not isinstance(plan, LocalPlan):
         raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
+    if not 0 < plan.trained_share <= 1:
+        share = plan.trained_share
+        raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")
     for phase in plan.phases:
         if phase.epochs < 1:
             raise BadOption(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from fedcore.errors import BadOption
 from fedcore.server.method import Merge
@@ -37,13 +39,16 @@ def aggregation(name: str) -> Merge:
 
 
 class RunningMean:
-    """Σ_i p_i w_i / Σ_i p_i, one answer at a time: memory for one model, not for the cohort."""
+    """Σ_i p_i w_i / Σ_i p_i, one answer at a time: memory for one model, not for the cohort.
+
+    The sums of a parameter are over those who sent it; what nobody sent stays as it is.
+    """
 
     def __init__(self, weight: Weight, state: ServerState) -> None:
         """Begin with nothing; without answers the model stays as it is."""
         self._weight = weight
         self._state = state
-        self._total = 0.0
+        self._totals = dict.fromkeys(state.params, 0.0)
         # float64, so that the order of the answers cannot show in a float32 result
         exact = torch.float64
         self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
@@ -51,35 +56,54 @@ class RunningMean:
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""
         weight = self._weight(update)
-        self._total += weight
-        for name, value in self._sums.items():
-            value.add_(update.params[name].to(value), alpha=weight)
+        for name, value in update.params.items():
+            self._totals[name] += weight
+            self._sums[name].add_(value.to(self._sums[name]), alpha=weight)
 
     def finish(self) -> ServerState:
         """The state with the mean as its model."""
-        if self._total == 0:
+        now, sent = self._state.params, {n: total for n, total in self._totals.items() if total}
+        if not sent:
             return self._state
-        now = self._state.params
-        mean = {name: (v / self._total).to(now[name].dtype) for name, v in self._sums.items()}
-        return replace(self._state, params=mean)
+        means = {n: (self._sums[n] / total).to(now[n].dtype) for n, total in sent.items()}
+        return replace(self._state, params={**now, **means})
 
 
-Together = Callable[[ServerState, Sequence[LocalUpdate]], ServerState]
+Updates: TypeAlias = Sequence[LocalUpdate]
+Together = Callable[[ServerState, Updates], ServerState]
 
 
-def all_at_once(function: Together) -> Merge:
-    """A merge for methods that need all answers together, such as a median."""
-    return partial(_AllAtOnce, function)
+def all_at_once(function: Together, *, moves: bool = False) -> Merge:
+    """A merge for methods that need all answers together; ``moves``: w_i - w^v in place of w_i."""
+    return partial(_AllAtOnce, function, moves)
+
+
+def summed(updates: Updates, weights: Sequence[float]) -> dict[str, Tensor]:
+    """Σ_i u_i w_i over the parameters of answers, computed in float64."""
+    pairs = [(u.params, weight) for u, weight in zip(updates, weights, strict=True)]
+    total = {n: sum(weight * w[n].double() for w, weight in pairs) for n in updates[0].params}
+    return {n: torch.as_tensor(total[n]).to(v.dtype) for n, v in updates[0].params.items()}
+
+
+def moved(params: Params, moves: Params, step: float = 1.0) -> Params:
+    """w + step · moves, computed in float64; {} is zero."""
+    if not moves:
+        return params
+    now = params or {name: torch.zeros_like(value) for name, value in moves.items()}
+    return {n: (v.double() + step * moves[n].double()).to(v.dtype) for n, v in now.items()}
 
 
 @dataclass(slots=True)
 class _AllAtOnce:
     function: Together
+    moves: bool
     state: ServerState
     updates: list[LocalUpdate] = field(default_factory=list, init=False)
 
     def add(self, update: LocalUpdate, base: Params) -> None:
-        self.updates.append(update)
+        sent = {**base, **update.params}  # who trains a part leaves the rest where it was
+        sent = dict(moved(sent, base, -1.0)) if self.moves else sent
+        self.updates.append(replace(update, params=sent))
 
     def finish(self) -> ServerState:
         return self.function(self.state, self.updates) if self.updates else self.state

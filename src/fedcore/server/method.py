@@ -21,6 +21,7 @@ from fedcore.seeding import stream
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile, Generator, LocalPlan, LocalUpdate, Params
+from fedcore.values import whole_number
 
 Cohort: TypeAlias = Mapping[ClientId, int]  # client -> how often it was drawn
 
@@ -45,6 +46,12 @@ class Situation:
 def when_all_answered(seen: Situation) -> Action:
     """The synchronous round: merge when nobody is in flight."""
     return Action.WAIT if seen.in_flight else Action.MERGE
+
+
+def after_answers(count: int, then: Action = Action.MERGE) -> Callable[[Situation], Action]:
+    """Merge whenever so many answers are there."""
+    whole_number("buffer", count, 1)
+    return lambda seen: then if seen.answers >= count else Action.WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class Merging(Protocol):
 
 
 Merge: TypeAlias = Callable[[ServerState], Merging]
+Plan: TypeAlias = Callable[[ClientProfile, float, int], LocalPlan]
 
 
 def no_shift(state: ServerState, client: ClientId) -> Params | None:
@@ -91,13 +99,19 @@ class Strategy:
     ``plan`` is (client, seconds it has for its work, E) -> what it does. It is asked again,
     and rounds ahead: it decides by its arguments alone. ``merge`` begins a merge; ``server.merge``
     has the usual ones, and ``all_at_once`` for those that cannot take answers one by one. ``shift``
-    is added to every gradient of a client's next job, as SCAFFOLD does.
+    is added to every gradient of a client's next job, as SCAFFOLD does. ``by_cohort`` gives plans
+    of clients that start together, where they go by one another or by the state; then every merge
+    must leave nobody in flight. Who trains models ``in_parts`` needs layers with an order.
     """
 
-    plan: Callable[[ClientProfile, float, int], LocalPlan]
+    plan: Plan
     merge: Merge
     pace: Pace = field(default_factory=Pace)
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+    by_cohort: (
+        Callable[[ServerState, Mapping[ClientId, ClientProfile]], Mapping[ClientId, Plan]] | None
+    ) = None
+    in_parts: bool = False
     keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:

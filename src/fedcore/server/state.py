@@ -41,6 +41,8 @@ class ServerState:
     sampler: Params = field(default_factory=dict)  # a sampler's memory
     jobs: tuple[Job, ...] = ()  # what is in flight
     time: float = 0.0  # virtual seconds since the run's start
+    # Of simulations alone, to go on from: what clients keep to themselves, and no server sees.
+    on_clients: Mapping[ClientId, Tensor] = field(default_factory=dict)
 
 
 def to_snapshot(state: ServerState) -> Snapshot:
@@ -49,6 +51,7 @@ def to_snapshot(state: ServerState) -> Snapshot:
         "param": state.params,
         "state": state.tensors,
         "sampler": state.sampler,
+        "memory": {str(client): losses for client, losses in state.on_clients.items()},
         **{f"client/{client}": own for client, own in state.clients.items()},
     }
     jobs = []
@@ -102,4 +105,5 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         sampler={name: value.cpu() for name, value in group("sampler").items()},
         jobs=tuple(jobs),
         time=saved.meta.get("time", 0.0),  # versions before 0.4 did not say
+        on_clients={int(client): value.cpu() for client, value in group("memory").items()},
     )

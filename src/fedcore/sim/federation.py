@@ -34,7 +34,7 @@ class Federation:
     @property
     def model_bytes(self) -> int:
         """What is sent each way."""
-        return sum(value.numel() * value.element_size() for value in self.initial.values())
+        return sum(value.nbytes for value in self.initial.values())
 
 
 def federation_from_model(

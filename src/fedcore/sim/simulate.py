@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedcore import plugins
 from fedcore.arrays import as_samples
-from fedcore.config import resolve
+from fedcore.config import SERVER_OPTIMISERS, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
@@ -77,10 +77,12 @@ def simulate(
     federation = federate(dataset, model, head)
     name = "own" if isinstance(strategy, Strategy) else strategy
     takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
+    takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
     takers += [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
     plugins.check_taken(experiment.method, takers, vars(experiment))
     if isinstance(strategy, str):
-        strategy = build_strategy(strategy, experiment, federation.proxy, len(members))
+        there = (federation.proxy, len(members), federation.model_bytes)
+        strategy = build_strategy(strategy, experiment, *there)
     level, *_ = levels_of(experiment, {experiment.seed[0]: federation})
     run = RunKey("own data", name, level, experiment.seed[0])
     records: list[RoundRecord] = []

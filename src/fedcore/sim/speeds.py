@@ -44,8 +44,7 @@ def read_speeds(
             why = "stands there twice" if client in known else "is not in the data"
             raise BadOption(f"{where} names client {client}, who {why}; delete the line")
         known[client] = [*values, math.inf, math.inf][:3]
-    missing = [client for client in sizes if client not in known]
-    if missing:
+    if missing := [client for client in sizes if client not in known]:
         raise BadOption(f"speeds {path!r} has no line for client {missing[0]}; add one")
     speeds, *links = np.array([known[client] for client in sizes]).T
     return speeds, links

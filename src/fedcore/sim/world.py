@@ -15,8 +15,9 @@ import torch
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.config import Experiment
+from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.errors import BadOption
+from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
@@ -46,7 +47,7 @@ class Simulated:
         self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
         """Bind who trains, and what to do beside it; all else is handed on."""
-        self.selection = executor.selection
+        self.selection, self.memory = executor.selection, executor.memory
         self.expect = executor.expect
         self.close = executor.close
         self._run = executor.run
@@ -84,14 +85,13 @@ def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
+    if strategy.in_parts:
+        federation.task.check_layers()
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
-    training = TrainingSettings(
-        experiment.learning_rate, experiment.batch_size, experiment.measure_full_gradient
-    )
-    name, threads = experiment.executor, experiment.threads
+    training, threads = training_of(experiment), experiment.threads
     plain = choose_executor(
-        name, federation.task, clients, training, threads=threads, device=device
+        experiment.executor, federation.task, clients, training, threads=threads, device=device
     )
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
@@ -114,12 +114,9 @@ def build_world(
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     halved = len(experiment.learning_rates) > 1
-    slow = frozenset(
-        client
-        for client, known in fleet.profiles.items()
-        if known.seconds(experiment.epochs * known.num_samples, sent) > fleet.deadline
+    server = Server(
+        strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
     )
-    server = Server(strategy, build_sampler(experiment), clock, fleet.profiles, sizes, settings)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         asked = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
@@ -131,8 +128,8 @@ def build_world(
         federation.initial,
         device,
         fleet.deadline,
-        slow,
-        Ending(fleet.deadline, sent, len(sizes), len(slow), None, 0.0),
+        fleet.slow,
+        Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0),
     )
 
 
@@ -148,10 +145,12 @@ def simulate_rounds(
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
+        world.executor.memory.update(state.on_clients)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            yield _record(world, merged, began, before), merged.state
+            memory = dict(world.executor.memory)
+            yield _record(world, merged, began, before), replace(merged.state, on_clients=memory)
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
@@ -201,30 +200,48 @@ def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> 
     """Shares of stragglers: those asked for, or what the deadline makes, in the mean over seeds."""
     if not experiment.deadline:
         return list(experiment.stragglers)
-    fleets = [
-        fleet_of(
-            sizes_of(one.dataset.clients), experiment, RunKey("", "", 0, seed), one.model_bytes
-        )
-        for seed, one in federations.items()
-    ]
-    return [round(mean(fleet.stragglers for fleet in fleets), 1)]
+    shares = []
+    for seed, one in federations.items():
+        run = RunKey("", "", 0.0, seed)
+        fleet = fleet_of(sizes_of(one.dataset.clients), experiment, run, one.model_bytes)
+        shares.append(fleet.stragglers)
+    return [round(mean(shares), 1)]
 
 
-def build_strategy(name: str, experiment: Experiment, proxy: str, num_clients: int = 0) -> Strategy:
+def training_of(experiment: Experiment) -> TrainingSettings:
+    """How the clients of an experiment take their steps."""
+    one = experiment
+    factor = factor_of(one.schedule, one.rounds, one.schedule_decay, one.schedule_every)
+    how = (one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm)
+    return TrainingSettings(
+        one.learning_rate, one.batch_size, one.measure_full_gradient, factor, *how
+    )
+
+
+def build_strategy(
+    name: str, experiment: Experiment, proxy: str, num_clients: int = 0, model_bytes: int = 0
+) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
     ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` is the size of the fleet, for strategies that have to know.
+    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
+    function version -> η, for those that divide by it, and ``options`` are all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own, "num_clients": num_clients}
-    method = experiment.method
+    known = {**vars(experiment), "proxy": own}
+    known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
+    known["step_size"] = training_of(experiment).learning_rate_at
+    known["options"], method = known, experiment.method
     built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=method)
+    if experiment.server_optimiser != "none":
+        known["around"], name = built, SERVER_OPTIMISERS[experiment.server_optimiser]
+        built = plugins.build("strategy", name, Strategy, options=known, method=method)
     return built
 
 
-def build_sampler(experiment: Experiment) -> Sampler:
-    """Build the sampler that an experiment names."""
-    name, known, method = experiment.selection, vars(experiment), experiment.method
+def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
+    """Build the sampler that an experiment names, for a model of so many bytes."""
+    name, method = experiment.selection, experiment.method
+    known = {**vars(experiment), "model_bytes": model_bytes}
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built

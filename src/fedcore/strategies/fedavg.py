@@ -1,6 +1,9 @@
-"""FedAvg: every client trains E epochs on everything, however long that takes."""
+"""FedAvg: every client trains E epochs on everything, however long that takes.
 
-from __future__ import annotations
+    w ← Σ p_i w_i
+
+Source: McMahan et al., AISTATS 2017.
+"""
 
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
@@ -8,7 +11,7 @@ from fedcore.types import ClientProfile, LocalPlan, Path, Phase
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
-    """McMahan et al. 2017, the paper's baseline a): no deadline."""
+    """The paper's baseline a): no deadline."""
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         return LocalPlan((Phase(epochs),), Path.FULL)

@@ -1,6 +1,10 @@
-"""FedCore: a slow client trains one epoch on everything, then on a coreset that fits."""
+"""FedCore: a slow client trains one epoch on everything, then on a coreset that fits.
 
-from __future__ import annotations
+    b_i = floor((c_i τ - m_i) / (E - 1)) samples S_i with weights δ        w ← Σ p_i w_i
+    S_i, δ: min Σ_j min_k |g_j - g_k| over samples j and chosen k, δ_k of them nearest to k
+
+Source: FedCore, Algorithm 1, with docs/deviations.md.
+"""
 
 from collections.abc import Mapping
 from typing import Any

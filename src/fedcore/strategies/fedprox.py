@@ -1,6 +1,9 @@
-"""FedProx: as many whole epochs as fit, pulled towards the round's global model."""
+"""FedProx: as many whole epochs as fit, pulled towards the round's global model.
 
-from __future__ import annotations
+    f_i(w) + μ/2 |w - w^t|² for min(E, floor(c_i τ / m_i)) epochs        w ← Σ p_i w_i
+
+Source: Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020.
+"""
 
 from fedcore.deadline import capacity, caught_up
 from fedcore.server.merge import aggregation as by_name
@@ -9,11 +12,9 @@ from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
 
 
 def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1, catch_up: float = 1.0) -> Strategy:
-    """Li et al. 2020, the paper's baseline c): local objective L^i(w) + μ/2 ||w - w_r||².
+    """The paper's baseline c); for whom not one epoch fits sits the round out.
 
-    A client trains floor(c^i·τ / m^i) epochs, E at the most; for whom not one epoch fits sits
-    the round out. ``catch_up`` is not theirs: with it, steps of slow clients grow up to that
-    factor, as they may for FedCore.
+    ``catch_up`` is not theirs: with it, steps of slow clients grow up to that factor.
     """
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:

@@ -9,13 +9,14 @@ from fedcore.client.executors.by_name import block_size, choose_device, choose_e
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
+from fedcore.compiled import say_once
 from fedcore.errors import BadOption
 from fedcore.task import Task
 from fedcore.types import TrainingSettings
 
 
-def choose(name, model, client):
-    settings = TrainingSettings(0.1, 8)
+def choose(name, model, client, **how):
+    settings = TrainingSettings(0.1, 8, **how)
     return choose_executor(name, Task(model), {0: client}, settings, threads=1)
 
 
@@ -35,6 +36,20 @@ def test_the_plain_loop_can_be_asked_for(build_client):
 def test_the_compiled_loop_is_refused_for_a_network(build_client):
     with pytest.raises(BadOption, match="use 'auto'"):
         choose("compiled", network(), build_client())
+
+
+@pytest.mark.parametrize(
+    "how", [{"momentum": 0.9}, {"adam": True}, {"weight_decay": 0.1}, {"clip_norm": 1.0}]
+)
+def test_what_the_compiled_loop_cannot_do_is_done_without_it_and_said_once(
+    build_client, caplog, how
+):
+    say_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for name in ("auto", "compiled"):
+            found = choose(name, nn.Linear(3, 2), build_client(), **how)
+            assert isinstance(found, VectorisedExecutor)
+    assert len(caplog.records) == 1
 
 
 class Drawing(nn.Module):

@@ -7,20 +7,34 @@ from torch import nn
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import Pool, Steps, Tape, rounded_up
 from fedcore.task import Task
-from fedcore.types import Assignment, LocalPlan, Path, Phase
+from fedcore.types import Assignment, LocalPlan, Path, Phase, TrainingSettings
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
-def assignments(task, clients, kind):
+# How steps are taken, beside plain SGD
+SETTINGS = {
+    "sgd": {},
+    "momentum": {"momentum": 0.9, "weight_decay": 0.1, "clip_norm": 0.2},
+    "adam": {"adam": True, "clip_norm": 0.2},
+    "schedule": {"schedule": lambda version: 1 / (1 + 2 * version)},
+}
+OWN = {
+    "pull": {"prox_mu": 0.2},
+    "scale": {"step_scale": 3.0},
+    "share": {"trained_share": 0.5},
+}
+
+
+def assignments(task, clients, kind, version=0):
     """Whose rule has nothing of its own, or a pull, a scale or a shift for every other client."""
     shift = {n: 0.1 * torch.ones_like(v) for n, v in task.initial_params().items()}
-    own = {"pull": {"prox_mu": 0.2}, "scale": {"step_scale": 3.0}}.get(kind, {})
+    own = OWN.get(kind, {})
     return [
         Assignment(
             k,
             LocalPlan((Phase(1),), Path.FULL, **(own if k % 2 else {})),
-            0,
+            version,
             0,
             shift=shift if kind == "shift" and k % 2 else None,
         )
@@ -29,17 +43,19 @@ def assignments(task, clients, kind):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kind", ["plain", "pull", "scale", "shift"])
-def test_recorded_steps_are_plain_steps(build_client, device, kind):
+@pytest.mark.parametrize("kind", ["plain", "pull", "scale", "shift", "share"])
+@pytest.mark.parametrize("how", SETTINGS)
+def test_recorded_steps_are_plain_steps(build_client, device, kind, how):
     device = torch.device(device)
     task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
     pool = Pool(device)
     pool.fill([build_client(30, seed=seed) for seed in range(17)])
     form = form_of(task.on(device))
-    ways = [Steps(form, pool, 0.1, record=record) for record in (False, True)]
-    for given in ("plain", kind):  # what an earlier block left behind must not matter
+    settings = TrainingSettings(0.1, 4, **SETTINGS[how])
+    ways = [Steps(form, pool, settings, record=record) for record in (False, True)]
+    for version, given in enumerate(("plain", kind)):  # what an earlier block left does not matter
         for steps in ways:
-            steps.start(task.initial_params(), assignments(task, 17, given))
+            steps.start(task.initial_params(), assignments(task, 17, given, version))
         before = 17
         for clients, watch in ((17, 2), (17, None), (5, None), (5, 2)):
             if clients < before:
@@ -67,22 +83,27 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind):
 
 
 @pytest.mark.parametrize("record", [False, True])
-@pytest.mark.parametrize("kind", ["pull", "scale", "shift"])
-def test_who_moves_up_takes_its_rule_along(build_client, kind, record):
-    """Clients 0 and 2 have no rule of their own: alone, client 3 goes where it went beside them."""
-    task, pool = Task(nn.Linear(3, 2)), Pool(torch.device("cpu"))
+@pytest.mark.parametrize("kind", ["pull", "scale", "shift", "share"])
+@pytest.mark.parametrize("how", ["sgd", "momentum", "adam"])
+def test_who_moves_up_takes_its_rule_along(build_client, kind, how, record):
+    """Clients 0 and 2 have no rule of their own: alone, client 3 goes where it went beside them.
+
+    What its optimiser remembers goes along: beside them it takes its first steps at its old place.
+    """
+    task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    pool = Pool(torch.device("cpu"))
     pool.fill([build_client(30)])
     asked = assignments(task, 4, kind)
     tape = Tape(torch.arange(12).view(3, 1, 4), torch.full((3, 1, 4), 0.25))
-    moved = []
+    settings, moved = TrainingSettings(0.1, 4, **SETTINGS[how]), []
     for first, kept in ((asked, [3, 2]), (asked[3:], [0])):
-        steps = Steps(form_of(task), pool, 0.1, record=record)
+        steps = Steps(form_of(task), pool, settings, record=record)
         steps.start(task.initial_params(), first)
+        coefficient = tape.coefficient.repeat(1, len(first), 1)
+        coefficient[1:, :-1] = 0.0  # the others come to their end
+        steps.run(Tape(tape.rows.repeat(1, len(first), 1), coefficient), None)
         steps.keep(kept)
         clients = len(kept)
-        steps.run(
-            Tape(tape.rows.repeat(1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
-        )
         steps.run(
             Tape(tape.rows.repeat(1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
         )

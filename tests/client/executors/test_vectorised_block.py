@@ -33,7 +33,7 @@ def ran(monkeypatch):
 def train(build_client, sizes, plans):
     clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
     task, pool = Task(nn.Linear(3, 2)), Pool(torch.device("cpu"))
-    steps = Steps(form_of(task), pool, 0.1, record=False)
+    steps = Steps(form_of(task), pool, TrainingSettings(0.1, 4), record=False)
     block = Block(task, TrainingSettings(0.1, 4), Coresets(clients), pool, steps)
     assignments = [Assignment(k, plan, 0, 0) for k, plan in enumerate(plans)]
     return block.train(task.initial_params(), assignments, list(clients.values()))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from fedcore.client.coresets import Coresets
 from fedcore.task import Task
@@ -52,6 +53,11 @@ class BlockwiseExecutor:
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
         return self._coresets.time
+
+    @property
+    def memory(self) -> dict[ClientId, Tensor]:
+        """What clients remember of their samples from job to job."""
+        return self._coresets.losses
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Begin to choose the coresets that these will need, where inputs alone decide."""

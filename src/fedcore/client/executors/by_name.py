@@ -14,6 +14,7 @@ from fedcore.client.executors.linear import LinearExecutor, one_layer_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
+from fedcore.compiled import say_once
 from fedcore.errors import BadOption
 from fedcore.sources.clients import sizes_of
 from fedcore.task import Task
@@ -59,6 +60,9 @@ def choose_executor(
         raise BadOption(
             "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
         )
+    if compiled and name in ("auto", "compiled") and not settings.plain:
+        say_once("the compiled loop takes steps of plain SGD: clients are trained side by side")
+        name = "vectorised"
     if name == "compiled" or (name == "auto" and compiled):
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":

@@ -72,8 +72,9 @@ class LinearExecutor(BlockwiseExecutor):
         data = self._clients[assignment.client_id].to(next(iter(params.values())).device)
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
         job = Job(assignment, task, data, self._settings, self._coresets)
-        if waits_for_gradients(assignment.plan) or self._settings.measure_full_gradient:
-            # Gradient proxies come out of the backward passes of the plain loop.
+        settings, waits = self._settings, waits_for_gradients(assignment.plan)
+        # Gradient proxies come out of the backward passes of the plain loop.
+        if waits or settings.measure_full_gradient or not settings.plain:
             return [train_plainly(params, job)]
         return [self._compiled(params, job)]
 
@@ -94,7 +95,8 @@ class LinearExecutor(BlockwiseExecutor):
         y = labels.to("cpu", torch.int64).numpy()
         index = np.concatenate([phase.tape.index for phase in phases])
         coefficient = np.concatenate([phase.tape.coefficient for phase in phases])
-        rate, first_epoch = self._settings.learning_rate, phases[0].first_epoch
+        rate = self._settings.learning_rate_at(job.assignment.base_version)
+        first_epoch = phases[0].first_epoch
         rule = (rate, plan.prox_mu, plan.step_scale, shift_weight, shift_bias)
         sums = train_linear(
             weight, bias, x, y, index, coefficient, *rule, first_epoch, self._sigmoid

@@ -5,20 +5,23 @@ It is what a real client process runs, and the twin every faster executor is tes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.job import Job, Rest, loss_sums
-from fedcore.client.step import Batch, StepRule, step
+from fedcore.client.step import Batch, Memory, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
+from fedcore.task import trained_names
 from fedcore.types import Assignment, LocalUpdate, Params
 
 
 class SequentialExecutor(BlockwiseExecutor):
     """Trains every assignment in turn, where the parameters lie that it is given."""
+
+    may_step: Callable[[int], bool] | None = None  # asked before a step of so many samples
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         (assignment,) = assignments
@@ -29,15 +32,23 @@ class SequentialExecutor(BlockwiseExecutor):
             # What a model draws while it trains, as dropout does, has a stream of its own.
             draws = stream(assignment.seed, *assignment.path("model"))
             torch.manual_seed(int(draws.integers(1 << 63)))
-            return [train_plainly(params, job)]
+            return [train_plainly(params, job, self.may_step)]
 
 
-def train_plainly(params: Params, job: Job) -> LocalUpdate:
-    """Do what a job says until it is done; ``params`` lie where its data do."""
+def train_plainly(
+    params: Params, job: Job, may_step: Callable[[int], bool] | None = None
+) -> LocalUpdate:
+    """Do what a job says until it is done or may not; ``params`` lie where its data do."""
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
         shift = {name: value.to(params[name].device) for name, value in shift.items()}
-    rule = StepRule(job.settings.learning_rate, plan.prox_mu, params, plan.step_scale, shift)
+    rate = job.settings.learning_rate_at(job.assignment.base_version)
+    memory = Memory.blank(job.settings, {n: v[None] for n, v in params.items()})
+    trained = None
+    if plan.trained_share < 1:
+        names = trained_names(params, plan.trained_share)
+        trained = {name: float(name in names) for name in params}
+    rule = StepRule(rate, plan.prox_mu, params, plan.step_scale, shift, memory, trained)
     seen: HeadGradients | None = None
     while (now := job.next(params, seen)) is not None:
         if isinstance(now, Rest):
@@ -45,6 +56,8 @@ def train_plainly(params: Params, job: Job) -> LocalUpdate:
         losses, parts, order = [], [], []
         for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
             real = coefficient > 0  # the rest is padding
+            if may_step is not None and not may_step(int(real.sum())):
+                return job.answer(params)
             chosen = torch.from_numpy(index[real])
             x, y = job.data.take(chosen)
             batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))

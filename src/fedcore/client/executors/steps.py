@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from fedcore.arrays import check_alike
-from fedcore.client.step import Batch, StepRule, stacked_step
+from fedcore.client.step import Batch, Memory, StepRule, stacked_step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.stacked import Form
-from fedcore.types import Assignment, ClientData, ClientId, Params
+from fedcore.task import trained_names
+from fedcore.types import Assignment, ClientData, ClientId, Params, TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -99,19 +100,24 @@ def rounded_up(clients: int) -> int:
 class Steps:
     """Takes steps of all clients of a block; recorded, from buffers, as a graph where it can."""
 
-    def __init__(self, form: Form, pool: Pool, learning_rate: float, *, record: bool) -> None:
+    def __init__(self, form: Form, pool: Pool, settings: TrainingSettings, *, record: bool) -> None:
         """Bind what all blocks share; ``record`` is for GPUs, and elsewhere only costs."""
         self._form = form
         self._pool = pool
-        self._rate = learning_rate
+        self._settings = settings
+        self._rate: float | Tensor = settings.learning_rate
+        if record and settings.schedule is not None:  # what is recorded reads it where it lies
+            self._rate = torch.zeros((), dtype=torch.float64, device=pool.device)
         self._record = record
         self._capture = record and pool.device.type == "cuda"
         self._room, self._width, self._generation = 0, 0, -1
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
         self._shift: dict[str, Tensor] = {}
-        self._scale = self._mu = torch.empty(0)
-        self._kind = (False, False, False)  # whether anybody has a scale, a pull, a shift
+        self._scale = self._mu = self._trained = torch.empty(0)
+        self._remembered: Memory | None = None
+        # Whether anybody has a scale, a pull, a shift, frozen layers
+        self._kind = (False, False, False, False)
         self._recorded: dict[tuple[object, ...], Walk] = {}
         self._memory = torch.cuda.graph_pool_handle() if self._capture else None
 
@@ -120,14 +126,25 @@ class Steps:
         scales = [one.plan.step_scale for one in assignments]
         pulls = [one.plan.prox_mu for one in assignments]
         shifts = [one.shift for one in assignments]
-        self._kind = (set(scales) != {1.0}, any(pulls), any(one is not None for one in shifts))
+        shares = [one.plan.trained_share for one in assignments]
+        given = any(one is not None for one in shifts)
+        self._kind = (set(scales) != {1.0}, any(pulls), given, min(shares) < 1)
         self._width = rounded_up(len(assignments)) if self._record else len(assignments)
         self._reserve(params, shifted=self._kind[2])
+        if self._settings.schedule is not None:
+            rate = self._settings.learning_rate_at(assignments[0].base_version)
+            self._rate = self._rate.fill_(rate) if isinstance(self._rate, Tensor) else rate
         for name, value in params.items():
             self._anchor[name].copy_(value)
             self._stack[name][: self._width] = self._anchor[name]
-        self._scale[: len(scales)] = torch.tensor(scales)
-        self._mu[: len(pulls)] = torch.tensor(pulls)
+        for value in () if self._remembered is None else self._remembered.tensors():
+            value.zero_()
+        self._scale[: len(scales)] = torch.tensor(scales, dtype=torch.float64)
+        self._mu[: len(pulls)] = torch.tensor(pulls, dtype=torch.float64)
+        if self._kind[3]:
+            rows = [params if share == 1 else trained_names(params, share) for share in shares]
+            mask = torch.tensor([[float(name in row) for name in params] for row in rows])
+            self._trained[: len(rows)] = mask
         for name, stack in self._shift.items() if self._kind[2] else ():
             stack.zero_()
             for slot, one in enumerate(shifts):
@@ -141,7 +158,9 @@ class Steps:
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all clients but those; they move up in this order."""
         chosen = torch.tensor(slots, device=self._pool.device)
-        for value in (*self._stack.values(), *self._shift.values(), self._scale, self._mu):
+        remembered = [] if self._remembered is None else self._remembered.tensors()
+        small = (self._scale, self._mu, self._trained)
+        for value in (*self._stack.values(), *self._shift.values(), *small, *remembered):
             value[: len(slots)] = value[chosen]
         self._width = rounded_up(len(slots)) if self._record else len(slots)
 
@@ -173,16 +192,16 @@ class Steps:
         if grow:
             self._anchor = {n: torch.empty_like(v, device=device) for n, v in params.items()}
             self._stack, self._shift = stacked(), {}
-            self._scale, self._mu = (
-                torch.ones(room, device=device),
-                torch.zeros(room, device=device),
-            )
+            self._remembered = Memory.blank(self._settings, self._stack)
+            self._scale = torch.ones(room, dtype=torch.float64, device=device)
+            self._mu = torch.zeros_like(self._scale)
+            self._trained = torch.ones(room, len(params), device=device)
         if shifted and not self._shift:
             self._shift = stacked()
 
     def _step(self, watch: int | None) -> Callable[[Tensor, Tensor], Moved]:
         """A step of the first clients on rows of the pool, with coefficients [K, B] each."""
-        width, (scaled, pulled, shifted) = self._width, self._kind
+        width, (scaled, pulled, shifted, cut) = self._width, self._kind
         leaves = {n: v[:width].detach().requires_grad_() for n, v in self._stack.items()}
         rule = StepRule(
             self._rate,
@@ -190,6 +209,8 @@ class Steps:
             self._anchor,
             self._scale[:width] if scaled else 1.0,
             {n: v[:width] for n, v in self._shift.items()} if shifted else None,
+            None if self._remembered is None else self._remembered.until(width),
+            dict(zip(leaves, self._trained[:width].unbind(1), strict=True)) if cut else None,
         )
 
         def step(rows: Tensor, coefficient: Tensor) -> Moved:

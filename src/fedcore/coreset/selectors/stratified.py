@@ -1,0 +1,21 @@
+"""A random subset with a share for every class, each sample weighing m_y / n_y."""
+
+from __future__ import annotations
+
+import torch
+
+from fedcore.coreset.candidates import Candidates
+from fedcore.coreset.selectors import uniform_plain
+from fedcore.coreset.selectors.kmedoids_per_class import select_per_class
+from fedcore.types import Coreset, Generator
+
+
+def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
+    """n_y of the m_y samples of class y, by largest remainder: unbiased in every class.
+
+    A class that gets none would be missing in every draw; so where there are more classes than
+    samples, these are drawn from all alike, which is unbiased too.
+    """
+    if budget < len(torch.unique(candidates.classes())):
+        return uniform_plain.select(candidates, budget, generator)
+    return select_per_class(uniform_plain.select, candidates, budget, generator)

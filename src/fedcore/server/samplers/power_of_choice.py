@@ -1,0 +1,44 @@
+"""Power-of-choice: of candidates drawn by size, those with the largest losses.
+
+d candidates are drawn without replacement, client i with chance p_i = m_i / Σ m, and the K of
+largest loss take part. Biased on purpose: a larger d is faster and less fair. The loss is the mean
+of a client's last answer; who never answered comes first. (This is the authors' rpow-d. A draw has
+no model and cannot charge a forward pass, so their pow-d, which asks every candidate, is not here.)
+
+Source: Cho, Wang and Joshi, "Client Selection in Federated Learning", 2020 (arXiv 2010.01243).
+Defaults: d = 2 K; theirs go from 2 K to 10 K.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from fedcore.server.method import Cohort, Draw, Sampler
+from fedcore.server.samplers._answers import table
+from fedcore.sources.clients import ClientSizes
+from fedcore.types import LocalUpdate, Params
+
+
+def build(*, candidates: int = 0) -> Sampler:
+    """``candidates`` is d, at least K; 0: 2 K."""
+
+    def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
+        """Keep (Σ L, how many) of everybody's last answer."""
+        last = table(memory, "last", len(sizes), 2)
+        mean = [update.loss_sum, update.loss_count]
+        last[sizes.place(update.client_id)] = torch.tensor(mean, dtype=torch.float64)
+        return {"last": last}
+
+    def draw(asked: Draw) -> Cohort:
+        idle = asked.idle()
+        size = min(max(candidates or 2 * asked.count, asked.count), len(idle))
+        if size == 0:
+            return {}
+        chances = asked.sizes.counts[idle] / asked.sizes.counts[idle].sum()
+        drawn = asked.generator().choice(idle, size, replace=False, p=chances)
+        sums, counts = table(asked.memory, "last", len(asked.sizes), 2).numpy()[drawn].T
+        losses = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
+        return asked.cohort(drawn[np.argsort(-losses, kind="stable")][: asked.count].tolist())
+
+    return Sampler(draw, observe)

@@ -1,0 +1,18 @@
+"""Random epochs: who is slow trains every epoch on other samples, as many as fit.
+
+As ``random-subset``, n = floor(c τ / E) samples that weigh m / n each, but drawn anew for each of
+the E epochs: more of a client's samples are met in a round, each of them less often.
+
+Source: Okanovic et al., "Repeated Random Sampling for Minimizing the Time-to-Accuracy of Learning",
+ICLR 2024, which does so without clients. Defaults: none.
+"""
+
+from __future__ import annotations
+
+from fedcore.server.method import Strategy
+from fedcore.strategies.random_subset import on_subsets
+
+
+def build(*, aggregation: str = "mean", catch_up: float = 1.0) -> Strategy:
+    """One phase an epoch, so that each has a draw of its own."""
+    return on_subsets("uniform-plain", aggregation, catch_up, redraw=True)

@@ -1,0 +1,63 @@
+"""TimelyFL: everybody is done at one time, with as much of the model as can be trained by then.
+
+Of n clients drawn, let d, t and u be what download, one epoch and upload take each. With
+
+    T = the k-th smallest d + t + u
+    E_i = max(1, floor((T - d - u) / t))        epochs
+    α_i = min(1, (T - d) / (t + u))             the share of the model that is trained
+
+the fast train everything for as many epochs as fit, and the others the layers nearest the output,
+with a share α of all parameters, for one epoch; what is frozen costs no time and is not sent. At T
+every layer is averaged over those who trained it.
+
+Source: Zhang et al., "TimelyFL: Heterogeneity-aware Asynchronous Federated Learning with Adaptive
+Partial Training", CVPR Workshops 2023. Default: k = n / 2. Departures: they leave out the download
+(d = 0); times are known here, not estimated by a batch; who cannot fetch the model by T sits out.
+The E of the experiment does not enter. A model of one layer, or without an order, is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+from fedcore.deadline import capacity
+from fedcore.server.merge import aggregation as by_name
+from fedcore.server.method import Plan, Strategy
+from fedcore.server.state import ServerState
+from fedcore.types import SIT_OUT, ClientId, ClientProfile, LocalPlan, Path, Phase
+from fedcore.values import at_least
+
+
+def build(*, aggregation: str = "mean", model_bytes: int = 0, on_time: float = 0.5) -> Strategy:
+    """``on_time`` is k / n: the share of clients that train the whole model."""
+    at_least(0, 1)("on_time", on_time)
+
+    def by_cohort(
+        state: ServerState, cohort: Mapping[ClientId, ClientProfile]
+    ) -> Mapping[ClientId, Plan]:
+        """The interval T is that of those who were drawn, whatever τ is."""
+        times = sorted(one.seconds(one.num_samples, model_bytes) for one in cohort.values())
+        interval = times[max(1, math.ceil(on_time * len(times))) - 1]
+        return dict.fromkeys(cohort, lambda client, _, epochs: plan(client, interval, epochs))
+
+    plan = partial(_plan, model_bytes)
+    return Strategy(plan, by_name(aggregation), by_cohort=by_cohort, in_parts=True)
+
+
+def _plan(model_bytes: int, client: ClientProfile, interval: float, epochs: int) -> LocalPlan:
+    """What a client can do in an ``interval``, with sending; ``epochs`` only name what it is."""
+    size, left = client.num_samples, interval - model_bytes / client.download
+    upload = model_bytes / client.upload
+    fitting = capacity(client, left - upload) // size
+    if fitting >= 1:
+        path = Path.FULL if fitting >= epochs else Path.PARTIAL
+        return LocalPlan((Phase(fitting),), path)
+    share = left / (client.seconds(size) + upload)
+    samples = capacity(client, left - share * upload)  # α t, in whole samples
+    if samples < 1:
+        return SIT_OUT
+    # A little below, so that the clock, which rounds up, does not charge one more.
+    below = math.nextafter(samples / size, 0.0)
+    return LocalPlan((Phase(1),), Path.PARTIAL, trained_share=below)

@@ -1,0 +1,190 @@
+"""A run that was killed goes on, bit for bit; a damaged checkpoint is named and passed over."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr")
+
+from flwr.app import ArrayRecord
+from tests.flower.grid import InProcessGrid, Time, answer
+
+from fedcore.errors import BadOption
+from fedcore.flower import FedCore
+from fedcore.flower.checkpoint import KEPT, latest, save
+from fedcore.flower.fleet import Fleet, Node
+from fedcore.records import RunKey
+from fedcore.report.records import read_runs
+from fedcore.server.state import ServerState
+
+RUN = RunKey("flower", "fedcore", 30.0, 0)
+MODEL = {
+    "w": torch.tensor([[0.5, -1.25]]),
+    "n": torch.tensor(3),
+    "h": torch.ones(2, dtype=torch.float16),
+}
+
+
+def state(version, shift=0.0):
+    params = {"w": MODEL["w"] + shift, "n": MODEL["n"], "h": MODEL["h"]}
+    return ServerState(params, version, {"c": torch.ones(2)}, {4: {"c": torch.zeros(1)}})
+
+
+def fleet():
+    known = Fleet(8)
+    known.names, known.norms = ["a", "b"], [0.1, 1 / 3]
+    known.nodes = [Node(10, 1 / 3, 0.7, [0.1, -0.2]), Node(lies=2, left_out_until=9)]
+    return known
+
+
+def test_all_of_it_comes_back(tmp_path):
+    save(tmp_path, RUN, state(4, 1.0), fleet(), 12.5)
+    again = Fleet(8)
+    found, deadline = latest(tmp_path, RUN, ServerState(MODEL), again)
+    assert (found.version, deadline) == (4, 12.5)
+    assert list(found.params) == ["w", "n", "h"]
+    assert all(torch.equal(found.params[name], v) for name, v in state(4, 1.0).params.items())
+    assert torch.equal(found.tensors["c"], torch.ones(2))
+    assert torch.equal(found.clients[4]["c"], torch.zeros(1))
+    assert again.to_json() == fleet().to_json()
+
+
+def test_the_last_few_are_kept(tmp_path):
+    for version in range(1, 8):
+        save(tmp_path, RUN, state(version), fleet(), 1.0)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        f"round-{version:08d}.npz" for version in range(8 - KEPT, 8)
+    ]
+
+
+def test_nothing_is_a_start(tmp_path):
+    start = ServerState(MODEL)
+    assert latest(tmp_path / "none", RUN, start, Fleet(8)) == (start, None)
+
+
+def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path, caplog):
+    for version in (1, 2, 3):
+        save(tmp_path, RUN, state(version, version), fleet(), 1.0)
+    newest = tmp_path / "round-00000003.npz"
+    newest.write_bytes(newest.read_bytes()[:-200])
+    (tmp_path / "round-00000009.npz").write_bytes(b"")
+    with caplog.at_level("WARNING", logger="flwr"):
+        found, _ = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
+    assert found.version == 2
+    assert "round-00000003.npz" in caplog.text
+    assert "round-00000009.npz" in caplog.text
+
+
+def test_a_file_without_a_checksum_is_no_checkpoint(tmp_path, caplog):
+    old = {"run": np.array('{"benchmark":"flower","strategy":"fedcore","stragglers":30,"seed":0}')}
+    np.savez(tmp_path / "round-00000005.npz", round=np.array(5), **old, **{"param/w": np.ones(1)})
+    with caplog.at_level("WARNING", logger="flwr"):
+        assert latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))[0].version == 0
+    assert "round-00000005.npz" in caplog.text
+
+
+@pytest.mark.parametrize("other", ["run", "model"])
+def test_one_of_another_job_is_refused(tmp_path, other):
+    save(tmp_path, RUN, state(4), fleet(), 1.0)
+    run = RunKey("flower", "fedavg", 30.0, 0) if other == "run" else RUN
+    start = ServerState(MODEL if other == "run" else {"w": torch.zeros(3)})
+    with pytest.raises(BadOption, match="another job"):
+        latest(tmp_path, run, start, Fleet(8))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("good")
+    save(folder, RUN, state(4, 1.0), fleet(), 12.5)
+    return (folder / "round-00000004.npz").read_bytes()
+
+
+damage = st.lists(
+    st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4
+)
+
+
+@settings(
+    max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(changed=damage, cut=st.one_of(st.just(1.0), st.floats(0, 1)), junk=st.binary(max_size=9))
+def test_fuzzed_checkpoints_are_passed_over_or_whole(good, tmp_path, changed, cut, junk):
+    data = bytearray(good)
+    for place, value in changed:
+        data[int(place * len(data))] ^= value
+    path = tmp_path / "round-00000004.npz"
+    path.write_bytes(bytes(data[: int(cut * len(data))]) + junk)
+    found, _ = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
+    if found.version:  # the damage was where no content is
+        assert found.version == 4
+        assert torch.equal(found.params["w"], MODEL["w"] + 1.0)
+        assert torch.equal(found.params["h"], MODEL["h"])
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+def training(client_seconds):
+    """A node whose update depends on all that an order says, and on the model to the last bit."""
+
+    def node(order, arrays, message):
+        told = order.assignment
+        generator = torch.Generator().manual_seed(hash(told.path("shuffle", 0)) % 2**31)
+        moved = {}
+        for name, array in arrays.items():
+            value = torch.from_numpy(array.numpy())
+            noise = torch.randn(value.shape, generator=generator)
+            moved[name] = value - 0.1 * torch.sin(value + noise)
+        return client_seconds, answer(order, moved, seconds=client_seconds / 2)
+
+    return node
+
+
+def serve(folder, rounds, kill_after=None, **options):
+    nodes = {n: training(1.0 + n / 10) for n in range(5)}
+    grid = InProcessGrid(Time(), nodes)
+    grid.keys = {n: f"key {n}".encode() for n in nodes}
+    strategy = FedCore(
+        deadline=20.0,
+        local_epochs=2,
+        fraction_train=0.6,
+        fraction_evaluate=0.0,
+        min_available_nodes=5,
+        checkpoint=folder,
+        out=folder / "out",
+        **options,
+    )
+    strategy.monotonic, strategy.sleep = grid.time.monotonic, grid.time.sleep
+
+    def evaluate(number, arrays):
+        if kill_after is not None and number > kill_after:
+            raise Killed
+
+    start = ArrayRecord({"w": torch.linspace(-1, 1, 7), "b": torch.zeros(2)})
+    return strategy.start(grid, start, rounds, evaluate_fn=evaluate)
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
+    whole = serve(tmp_path / "whole", 6)
+    for last in (0, 2, 3):  # killed in the middle of rounds 1, 3 and 4
+        with pytest.raises(Killed):
+            serve(tmp_path / "parts", 6, kill_after=last)
+    resumed = serve(tmp_path / "parts", 6)
+    for name, array in whole.arrays.items():
+        assert array.numpy().tobytes() == resumed.arrays[name].numpy().tobytes()
+    records = [
+        read_runs(tmp_path / name / "out" / "rounds.jsonl", [RUN], 6)[RUN]
+        for name in ("whole", "parts")
+    ]
+    cohorts = [[[c.client_id for c in r.clients] for r in rounds] for rounds in records]
+    assert cohorts[0] == cohorts[1]
+    assert len(cohorts[0]) == 6
+
+
+def test_a_run_that_is_over_is_over(tmp_path):
+    first = serve(tmp_path, 2)
+    again = serve(tmp_path, 2)
+    assert again.arrays == first.arrays
