@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from fedcore.config import Experiment, read_toml, resolve
-from fedcore.history import summary
-from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste, event
+from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste, event
 from fedcore.report import output
 from fedcore.report.records import to_lines, to_row
+from fedcore.report.summary import summary
 from fedcore.sources.benchmark import find
 from fedcore.types import Assignment, LocalPlan, Phase
 from fedcore.types import Path as WorkPath
@@ -20,13 +20,16 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
 def test_every_field_is_described():
-    run = RunKey("b", "fedcore", 30.0, 0)
-    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1}
+    run = RunKey("b", "fedcore", 30.0, 0, learning_rate=0.1)
+    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1, "ended": 2.0}
     client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, **rare)
-    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01, cut=True)
+    last = {"ending": Ending(100.0, 40, 30, 9, 0.5, 0.25, 0.75), "cut": True}
+    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01, **last)
     row = json.loads(to_lines([to_row(run, record)])[0])
     content = summary({run: [record]}, {})
     written = {*row, *row["clients"][0], *content, *content["results"][0]}
+    written |= {*row["ending"], *content["step_sizes"][0]}
+    written |= {*content["results"][0]["time_to_accuracy"][0]}
     written |= {*map(str, WorkPath), *map(str, Waste)}
     assert written <= NAMED
 

@@ -29,6 +29,7 @@ from fedcore.values import (
     LARGEST_LEGACY_SEED,
     MANY,
     above_zero,
+    accuracies,
     at_least,
     below_one,
     convert,
@@ -37,6 +38,7 @@ from fedcore.values import (
     option,
     percentages,
     seeds,
+    with_grid,
 )
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -105,7 +107,12 @@ class Experiment(FleetOptions):
     rounds: int = _training(100, "Rounds of training.", at_least(1, MANY))
     epochs: int = _training(10, "Local epochs E a round asks for.", at_least(1, MANY))
     batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
-    learning_rate: float = _training(0.01, "Step size of local training.", above_zero)
+    learning_rate: float = _training(
+        0.01,
+        "Step size of local training; of several, as 0.01,0.1, each method has its best, chosen by "
+        "half of the held-out data and reported on the other.",
+        above_zero,
+    )
     optimiser: str = _training(
         "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
     )
@@ -195,10 +202,18 @@ class Experiment(FleetOptions):
     data_dir: str | None = _job(
         None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
     )
+    targets: tuple[float, ...] = _job(
+        (),
+        "Accuracies, e.g. 0.8,0.9, for the time that each method takes to them; none: 90, 95 and "
+        "99 % of the best final accuracy.",
+        accuracies,
+    )
     data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, LARGEST_LEGACY_SEED))
     # Options of their own, of the dataset and of strategies, selector and model.
     data: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
+    # Step sizes to try for every method, where ``learning_rate`` is given as several.
+    learning_rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
@@ -247,7 +262,7 @@ def resolve(
     for key in given:
         if key not in hints:
             raise BadOption(plugins.unknown("option", key, hints, see="fedcore compare --help"))
-    typed = {key: convert(key, value, hints[key]) for key, value in given.items()}
+    typed = {key: convert(key, value, hints[key]) for key, value in with_grid(given).items()}
     preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)
     benchmark = typed.get("benchmark", Experiment.benchmark)

@@ -76,6 +76,17 @@ def percentages(name: str, value: Any) -> None:
     distinct(name, value)
 
 
+def accuracies(name: str, value: Any) -> None:
+    """A check for lists of accuracies above 0 and at most 1, which may be empty."""
+    for accuracy in value:
+        if not 0 < accuracy <= 1:
+            raise BadOption(
+                f"{name} must be accuracies above 0 and at most 1, got {accuracy:g}; "
+                "80 % is written 0.8"
+            )
+    distinct(name, value or (name,))
+
+
 def distinct(name: str, value: Any) -> None:
     """A check for lists that are neither empty nor name anything twice."""
     if not value:
@@ -161,6 +172,19 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and abs(value) > 1e99:
         return f"one of {value.bit_length()} bits"
     return f"{value[:60]!r}..." if isinstance(value, str) and len(value) > 99 else repr(value)
+
+
+def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with several values of ``learning_rate`` as ``learning_rates``."""
+    value = given.get("learning_rate")
+    if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
+        rates = convert("learning_rate", value, tuple[float, ...])
+        distinct("learning_rate", rates)
+        for rate in rates:
+            above_zero("learning_rate", rate)
+        grid = rates if len(rates) > 1 else ()
+        return {**given, "learning_rate": rates[0], "learning_rates": grid}
+    return dict(given)
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -380,3 +380,78 @@ def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch
     run_grid(LONGER, out, resume=True, tell=lambda run, number: heard.append(number))
     assert heard[:3] == [12, 6, 7]  # the first run is done, the second goes on after round 6
     assert lasting(out) == lasting(whole)
+
+
+GRID = changed(rounds=2, seed=(0, 1), learning_rate=0.01, learning_rates=(0.01, 0.3))
+
+
+def test_every_method_tries_every_step_size_and_a_job_goes_on_in_the_middle(tmp_path):
+    content, runs = run_grid(GRID, tmp_path / "whole")
+    tried = [(run.strategy, run.learning_rate, run.seed) for run in runs]
+    assert tried == [
+        (strategy, rate, seed)
+        for strategy in ("fedavg", "fedcore")
+        for rate in (0.01, 0.3)
+        for seed in (0, 1)
+    ]
+    assert [choice["strategy"] for choice in content["step_sizes"]] == ["fedavg", "fedcore"]
+    best = {choice["strategy"]: choice["learning_rate"] for choice in content["step_sizes"]}
+    shown = [(r["strategy"], r["learning_rate"], r["seed"]) for r in content["results"]]
+    assert shown == [(strategy, rate, s) for strategy, rate in best.items() for s in (0, 1)]
+    done = []
+
+    def stop(run, number):
+        done.append(run)
+        if len(done) == 8:  # in the third run, at the second step size
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(GRID, tmp_path / "part", tell=stop)
+    assert done[-1].learning_rate == 0.3
+    again, _ = run_grid(GRID, tmp_path / "part", resume=True)
+    assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
+    for result in [*again["results"], *content["results"]]:
+        del result["wall_seconds"]
+    assert again["results"] == content["results"]
+    with pytest.raises(BadOption, match="learning_rates is"):
+        run_grid(
+            dataclasses.replace(GRID, learning_rates=(0.01, 0.2)), tmp_path / "part", resume=True
+        )
+
+
+def test_a_step_size_of_a_grid_trains_as_it_does_alone():
+    """Weights, and so training losses, are the same; only what is held out is halved."""
+    _, runs = run_grid(GRID, None)
+    for rate in GRID.learning_rates:
+        _, alone = run_grid(dataclasses.replace(GRID, learning_rate=rate, learning_rates=()), None)
+        for run, rounds in alone.items():
+            tried = runs[dataclasses.replace(run, learning_rate=rate)]
+            assert [r.train_loss for r in tried] == [r.train_loss for r in rounds]
+            assert tried[-1].ending.validation_accuracy is not None
+            assert rounds[-1].ending.validation_accuracy is None
+
+
+def test_without_held_out_data_there_is_nothing_to_choose_by(tmp_path):
+    (tmp_path / "bare.py").write_text(
+        "import dataclasses\n"
+        "from fedcore.datasets import synthetic\n"
+        "def load(*, seed=0):\n"
+        "    whole = synthetic.load(seed=seed, clients=4, dimension=3)\n"
+        "    return dataclasses.replace(whole, test=None)\n"
+    )
+    bare = dataclasses.replace(GRID, benchmark=str(tmp_path / "bare.py"), data={})
+    with pytest.raises(BadOption, match=r"learning_rate 0.01,0.3 needs held-out data .*; give one"):
+        run_grid(bare, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_with_a_budget_of_time_the_round_that_it_cuts_tells_whom_the_model_serves():
+    experiment = changed(epochs=3, time_budget=2.5, strategies=("fedavg", "fedcore"))
+    content, runs = run_grid(experiment, None)
+    for rounds in runs.values():
+        assert rounds[-1].cut
+        assert [record.ending is not None for record in rounds] == [False] * (len(rounds) - 1) + [
+            True
+        ]
+    for result in content["results"]:
+        assert result["virtual_seconds"] == pytest.approx(2.5 * result["deadline_seconds"])

@@ -51,6 +51,7 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
         "accuracy_by_time.png",
         "round_lengths.png",
         "client_times.png",
+        "timeline.png",
     }
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 1

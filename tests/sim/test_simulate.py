@@ -208,6 +208,10 @@ def test_trying_a_model_changes_nothing_of_it():
         ({"model": torch.tanh}, "model must be a torch nn.Module, got builtin"),
         ({"strategy": None}, "strategy must be a name or a Strategy, got NoneType"),
         ({"stragglers": (10, 30)}, r"stragglers must be one number here, got \(10.0, 30.0\)"),
+        (
+            {"learning_rate": (0.1, 0.2)},
+            r"learning_rates must be one number here, got \(0.1, 0.2\)",
+        ),
         ({"seed": (0, 1)}, r"seed must be one number here, got \(0, 1\)"),
         ({"benchmark": "mnist"}, "benchmark is for benchmarks that FedCore loads"),
         ({"data_seed": 3}, "data_seed is for benchmarks that FedCore loads"),

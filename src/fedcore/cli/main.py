@@ -63,7 +63,7 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
         if name in TABLES:
             earlier = convert(name, from_file.get(name, {}), hints[name])
             typed[name] = {**earlier, **read_pairs(name, value)}
-        elif hints[name] in (int, float):
+        elif hints[name] in (int, float) and not (name == "learning_rate" and "," in value):
             typed[name] = read_option(name, value, hints[name])
     return resolve({**from_file, **typed}, lambda name, preset: find(name).hyperparameters(preset))
 

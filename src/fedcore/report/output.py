@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +26,24 @@ from torch import Tensor
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord
-from fedcore.history import summary
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report.records import (
     Runs,
     is_complete,
     read_runs,
+    run_of,
     to_event_lines,
     to_lines,
     to_row,
 )
+from fedcore.report.summary import summary
 from fedcore.values import MANY
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT, EVENTS = "checkpoint.npz", "events.jsonl"
 PICTURES = (
     *("loss.png", "accuracy_by_round.png", "accuracy_by_time.png"),
-    *("round_lengths.png", "client_times.png"),
+    *("round_lengths.png", "client_times.png", "timeline.png"),
 )
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
@@ -177,8 +178,7 @@ class OutputFolder:
         """Whether an event is of a round that is kept; a torn one is not."""
         with suppress(ValueError, LookupError, TypeError):
             row = json.loads(line)
-            run = RunKey(*(row[field.name] for field in fields(RunKey)))
-            return int(row["round"]) <= len(self.runs.get(run, []))
+            return int(row["round"]) <= len(self.runs.get(run_of(row), []))
         return False
 
 

@@ -6,13 +6,14 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedcore.errors import BadRecord
 from fedcore.records import Event, RunKey
 from fedcore.report.output import EVENTS, ROUNDS
+from fedcore.report.records import run_of
 
 ANSWERS, WASTED = ("done", "late"), ("lost", "cancelled")
 
@@ -102,7 +103,7 @@ class _Run:
 
 def verify(folder: Path) -> tuple[list[str], int]:
     """What is wrong with the events and rounds of a job, a sentence each; and how many events."""
-    runs: dict[tuple[Any, ...], _Run] = defaultdict(_Run)
+    runs: dict[RunKey, _Run] = defaultdict(_Run)
     wrong, events = [], 0
     for name, look in ((EVENTS, _Run.take), (ROUNDS, _Run.compare)):
         try:
@@ -113,8 +114,7 @@ def verify(folder: Path) -> tuple[list[str], int]:
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
-                run = runs[tuple(row[item.name] for item in fields(RunKey))]
-                found = list(look(run, row))
+                found = list(look(runs[run_of(row)], row))
             except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
                 found = ["it is not what belongs there"]
             wrong += [f"{name}, line {number}: {sentence}" for sentence in found]

@@ -112,7 +112,9 @@ class Server:
             sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
             waste = None if sound else Waste.REJECTED
-            records.append((job.sequence, _record(job, update, state.version, waste)))
+            record = _record(job, update, state.version, waste)
+            ended = None if clock.now == update.seconds else clock.now
+            records.append((job.sequence, replace(record, ended=ended)))
             if sound:
                 answers += update.copies
                 taken.append(job.assignment)

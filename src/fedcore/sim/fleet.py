@@ -52,6 +52,7 @@ class Fleet:
     deadline: float
     stragglers: float  # percentage of clients that cannot do E epochs on everything by then
     presence: Presence | None = None  # where clients come and go
+    slow: frozenset[ClientId] = frozenset()  # who the stragglers are
 
 
 def fleet_of(
@@ -67,7 +68,8 @@ def fleet_of(
     seconds = experiment.deadline or deadline(full, run.stragglers)
     on, off = experiment.mean_on * seconds, experiment.mean_off * seconds
     presence = Presence(known, on, off, run.seed) if off else None
-    return Fleet(profiles, seconds, 100 * float((full > seconds).mean()), presence)
+    slow = frozenset(known.ids[place] for place in np.flatnonzero(full > seconds).tolist())
+    return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
 
 
 def full_seconds(

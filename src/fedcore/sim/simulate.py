@@ -65,8 +65,8 @@ def simulate(
     if stragglers is not None or not options.get("deadline"):
         given["stragglers"] = 30.0 if stragglers is None else stragglers
     experiment = resolve(given, lambda benchmark, preset: {})
-    for name, values in (("stragglers", experiment.stragglers), ("seed", experiment.seed)):
-        if len(values) > 1:
+    for name in ("stragglers", "seed", "learning_rates"):
+        if len(values := getattr(experiment, name)) > 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
     Task(model, head)  # its refusals come before anything is tried
     types = (p.dtype for p in model.parameters() if p.is_floating_point())

@@ -18,14 +18,14 @@ from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.errors import BadOption
 from fedcore.rates import factor_of
-from fedcore.records import RoundRecord, RunKey, Snapshot
+from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure
+from fedcore.sim.measure import Measure, slow_and_worst
 from fedcore.sources.clients import LazyClients, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -77,6 +77,8 @@ class World:
     initial: Params
     device: torch.device
     deadline: float
+    slow: frozenset[int]  # clients that cannot do E epochs on everything by the deadline
+    ending: Ending  # as far as it is known before the first round
 
 
 def build_world(
@@ -111,6 +113,7 @@ def build_world(
     )
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
+    halved = len(experiment.learning_rates) > 1
     server = Server(
         strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
     )
@@ -121,10 +124,12 @@ def build_world(
     return World(
         server,
         executor,
-        Measure(federation, experiment.evaluate_samples, device, threads),
+        Measure(federation, experiment.evaluate_samples, device, threads, halved=halved),
         federation.initial,
         device,
         fleet.deadline,
+        fleet.slow,
+        Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0),
     )
 
 
@@ -155,6 +160,8 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
     executed = time.perf_counter()
     trained = world.measure.train(merged.state.params)
     tested = world.measure.test(merged.state.params)
+    last = merged.cut or merged.state.version == world.server.settings.merges
+    ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
     return RoundRecord(
         number=merged.state.version,
@@ -167,12 +174,25 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
         wall_seconds=ended - began,
+        ending=ending,
         cut=merged.cut,
         events=merged.events,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
+    )
+
+
+def _ending(world: World, params: Params) -> Ending:
+    """How the last model does on clients' own data, and on the half that is to choose by."""
+    slow, worst = slow_and_worst(world.measure.by_client(params), world.slow)
+    chosen = world.measure.test(params, "validation")
+    return replace(
+        world.ending,
+        slow_accuracy=slow,
+        worst_accuracy=worst,
+        validation_accuracy=None if chosen is None else chosen.accuracy,
     )
 
 
