@@ -50,7 +50,7 @@ def build(
         return {one: partial(_plan, own, 0.0 if one in met else forward_price) for one in cohort}
 
     merge = all_at_once(partial(_merged, ratio_step, window))
-    return Strategy(random_subset.build().plan, merge, by_cohort=by_cohort)
+    return Strategy(random_subset.build().plan, merge, by_cohort=by_cohort, keeps_deadline=True)
 
 
 def _plan(

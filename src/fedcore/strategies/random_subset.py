@@ -34,4 +34,4 @@ def on_subsets(selector: str, aggregation: str, *, redraw: bool = False) -> Stra
         phases = (Phase(1, spec),) * times if redraw else (Phase(times, spec),)
         return LocalPlan(phases, Path.RANDOM_SUBSET) if budget else SIT_OUT
 
-    return Strategy(plan, by_name(aggregation))
+    return Strategy(plan, by_name(aggregation), keeps_deadline=True)
