@@ -29,6 +29,7 @@ from fedcore.cli.grid import prepare, runs_of
 from fedcore.config import Experiment, resolve
 from fedcore.flower import fit, on_time
 from fedcore.flower.turn import Clock
+from fedcore.flower.warm import warm
 from fedcore.flower.wire import ORDER, Order, order_text, read_report
 from fedcore.seeding import stream
 from fedcore.server.clock import VirtualClock
@@ -200,6 +201,7 @@ def main() -> None:
     if data or shared.is_dir():
         told["data_dir"] = data or str(shared)
     logging.disable(logging.WARNING)  # a line for every plain draw
+    print(warm(), flush=True)  # else all coresets of k-medoids would be plain draws
     found = compare(told, list(seeds))
     print(table(found))
     if out is not None:
