@@ -126,9 +126,11 @@ def test_bytes_that_are_no_message_harm_nobody_else():
     assert torch.equal(weights(result), START["w"] + 4.0)
 
 
-def test_who_lies_three_times_in_a_row_is_left_out_for_five_rounds_then_ten():
+def test_who_lies_three_times_in_a_row_is_left_out_for_five_rounds_then_ten(caplog):
     liar = adding(float("nan"))
-    _, grid = run({7: adding(1.0), 8: liar}, 24)
+    with caplog.at_level("WARNING", logger="flwr"):
+        _, grid = run({7: adding(1.0), 8: liar}, 24)
+    assert "node 1 is left out of 10 rounds: it sent 6 bad answers in all" in caplog.text
     asked = [n for n in range(1, 25) if 8 in grid.asked(n)]
     # Rounds 1 to 3, out of 4 to 8, then 9 to 11, out of 12 to 21.
     assert asked == [1, 2, 3, 9, 10, 11, 22, 23, 24]
