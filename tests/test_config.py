@@ -1,5 +1,6 @@
 import dataclasses
 
+import numpy as np
 import pytest
 
 from fedcore.config import PRESETS, Experiment, option_fields, read_toml, resolve
@@ -45,7 +46,7 @@ def test_every_choice_of_a_preset_is_an_option_of_its_own():
 
 def test_every_option_has_a_help_text_and_a_panel():
     for item in dataclasses.fields(Experiment):
-        if item.name not in ("data", "method"):
+        if item.name not in ("data", "method", "learning_rates"):
             assert item.metadata["help"].endswith(".")
             assert item.metadata["panel"]
 
@@ -62,6 +63,16 @@ def test_every_option_has_a_help_text_and_a_panel():
         ({"learning_rate": 0}, "learning_rate must be above 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be above 0, got nan"),
         ({"learning_rate": "fast"}, "learning_rate must be a number"),
+        ({"learning_rate": "0.1,0.1"}, "learning_rate must not name anything twice"),
+        ({"learning_rate": [0.1, -1]}, "learning_rate must be above 0, got -1"),
+        ({"learning_rate": [0.1, float("nan")]}, "learning_rate must be above 0, got nan"),
+        ({"learning_rate": "0.1,fast"}, "learning_rate must be numbers such as 10,30, got 'fast'"),
+        ({"learning_rate": []}, "learning_rate must name at least one"),
+        ({"targets": "0.8,1.01"}, "targets must be accuracies above 0 and at most 1, got 1.01; 80"),
+        ({"targets": [80]}, "targets must be accuracies .*, got 80; 80 % is written 0.8"),
+        ({"targets": [0]}, "targets must be accuracies above 0 and at most 1, got 0"),
+        ({"targets": float("nan")}, "targets must be accuracies above 0 and at most 1, got nan"),
+        ({"targets": "0.8,0.8"}, "targets must not name anything twice"),
         ({"stragglers": "0"}, "stragglers must be percentages above 0 and below 100, got 0"),
         ({"stragglers": [10, 100]}, "got 100"),
         ({"stragglers": "10,10"}, "stragglers must not name anything twice"),
@@ -137,3 +148,22 @@ def test_malformed_toml_is_refused(tmp_path, content, sentence):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(BadOption, match="cannot be read"):
         read_toml(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("given", ["0.03,0.01,0.1", [0.03, 0.01, 0.1], (0.03, 0.01, 0.1)])
+def test_several_step_sizes_are_a_grid(given):
+    experiment = resolve({"learning_rate": given}, hyperparameters)
+    assert experiment.learning_rates == (0.03, 0.01, 0.1)
+    assert experiment.learning_rate == 0.03
+
+
+@pytest.mark.parametrize("given", [0.03, [0.03], np.float64(0.03)])
+def test_one_step_size_is_no_grid(given):
+    experiment = resolve({"learning_rate": given}, hyperparameters)
+    assert (experiment.learning_rate, experiment.learning_rates) == (0.03, ())
+
+
+def test_targets_may_be_left_out_or_one_or_several():
+    assert resolve({}, hyperparameters).targets == ()
+    assert resolve({"targets": 1}, hyperparameters).targets == (1.0,)
+    assert resolve({"targets": "0.8,0.9"}, hyperparameters).targets == (0.8, 0.9)

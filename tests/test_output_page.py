@@ -6,11 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 
 from fedcore.config import Experiment, read_toml, resolve
-from fedcore.history import summary
-from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
+from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste, event
 from fedcore.report import output
 from fedcore.report.records import to_lines, to_row
+from fedcore.report.summary import summary
 from fedcore.sources.benchmark import find
+from fedcore.types import Assignment, LocalPlan, Phase
 from fedcore.types import Path as WorkPath
 
 ROOT = Path(__file__).parents[1]
@@ -19,20 +20,36 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
 def test_every_field_is_described():
-    run = RunKey("b", "fedcore", 30.0, 0)
-    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1}
+    run = RunKey("b", "fedcore", 30.0, 0, learning_rate=0.1)
+    rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1, "ended": 2.0}
     client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, **rare)
-    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01)
+    last = {"ending": Ending(100.0, 40, 30, 9, 0.5, 0.25, 0.75), "cut": True}
+    record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01, **last)
     row = json.loads(to_lines([to_row(run, record)])[0])
     content = summary({run: [record]}, {})
     written = {*row, *row["clients"][0], *content, *content["results"][0]}
+    written |= {*row["ending"], *content["step_sizes"][0]}
+    written |= {*content["results"][0]["time_to_accuracy"][0]}
     written |= {*map(str, WorkPath), *map(str, Waste)}
     assert written <= NAMED
 
 
 def test_every_file_is_described():
-    files = {output.ROUNDS, output.SUMMARY, output.EXPERIMENT, output.CHECKPOINT}
+    files = {output.ROUNDS, output.EVENTS, output.SUMMARY, output.EXPERIMENT, output.CHECKPOINT}
     assert {*files, *(Path(name).stem for name in output.PICTURES)} <= NAMED
+
+
+def test_every_event_and_its_fields_are_described():
+    """All that can happen to a job, and every field that anything writes of it."""
+    page = (ROOT / "docs" / "fleets.md").read_text()
+    named = set(re.findall(r"`([^`\n]+)`", page))
+    source = [(ROOT / "src/fedcore/server" / name).read_text() for name in ("clock.py", "loop.py")]
+    kinds = set(re.findall(r'event\(\s*"(\w+)"', "".join(source))) | {"done", "late"}
+    assert kinds == {"sent", "started", "done", "late", "lost", "cancelled", "merged"}
+    told = Assignment(3, LocalPlan((Phase(1),), WorkPath.FULL), 0, 0)
+    assert {*kinds, *event("sent", 0.0, told)} <= named
+    options = set(re.findall(r"`--([a-z-]+)", page))
+    assert options <= {field.name.replace("_", "-") for field in fields(Experiment)} | {"resume"}
 
 
 def test_the_example_is_valid(tmp_path):

@@ -1,9 +1,11 @@
+import dataclasses
 import json
 
 import pytest
 
-from fedcore.history import History, summarise, summary
-from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.history import History, summarise
+from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey
+from fedcore.report.summary import summary
 from fedcore.types import Path
 
 KEY = RunKey("b", "fedcore", 30.0, 0)
@@ -68,3 +70,41 @@ def test_a_summary_says_what_made_it_and_is_json():
     assert content["experiment"] == {"rounds": 1}
     assert "torch" in content["environment"]
     assert [result["strategy"] for result in content["results"]] == ["fedcore"]
+
+
+def test_targets_are_those_of_the_experiment_or_of_the_best_of_each_level():
+    ending = Ending(10.0, 8, 3, 1, 0.5, 0.25)
+    last = dataclasses.replace(record(2, 0.5, 0.8), ending=ending)
+    other = RunKey("b", "fedavg", 10.0, 0)
+    runs = {
+        KEY: [record(1, 0.5, 0.75), last],
+        other: [dataclasses.replace(last, test_accuracy=0.4)],
+    }
+    given, high = summary(runs, {"targets": (0.7,)})["results"]
+    assert given["time_to_accuracy"] == [{"target": 0.7, "seconds": 5.0}]
+    assert high["time_to_accuracy"] == [{"target": 0.7, "seconds": None}]
+    first, second = summary(runs, {"targets": ()})["results"]
+    assert [one["target"] for one in first["time_to_accuracy"]] == pytest.approx(
+        [0.72, 0.76, 0.792]
+    )
+    assert [one["seconds"] for one in first["time_to_accuracy"]] == [5.0, 10.0, 10.0]
+    assert [one["target"] for one in second["time_to_accuracy"]] == pytest.approx(
+        [0.36, 0.38, 0.396]
+    )
+
+
+def test_a_result_names_its_step_size_and_a_grid_those_that_were_tried():
+    (alone,) = summary({KEY: [record(1, 0.5, 0.3)]}, {"learning_rate": 0.03})["results"]
+    assert alone["learning_rate"] == 0.03
+    grid = {
+        dataclasses.replace(KEY, learning_rate=rate): [
+            dataclasses.replace(record(1, 0.5, 0.3), ending=Ending(1.0, 8, 3, 1, 0.5, 0.25, found))
+        ]
+        for rate, found in ((0.01, 0.5), (0.1, 0.75))
+    }
+    content = summary(grid, {"learning_rate": 0.01})
+    assert [result["learning_rate"] for result in content["results"]] == [0.1]
+    (choice,) = content["step_sizes"]
+    assert (choice["learning_rate"], choice["edge"]) == (0.1, "largest")
+    assert choice["tried"] == [[0.01, 0.5], [0.1, 0.75]]
+    assert json.loads(json.dumps(content)) == content

@@ -20,21 +20,25 @@ from typing import Any
 from fedcore import plugins
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
+from fedcore.fleet_options import FleetOptions
 from fedcore.rates import SCHEDULES
 from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
 from fedcore.values import (
     BELOW_ONE_PASS,
     LARGEST_LEGACY_SEED,
-    Check,
+    MANY,
     above_zero,
+    accuracies,
     at_least,
     below_one,
     convert,
     distinct,
     one_of,
+    option,
     percentages,
     seeds,
+    with_grid,
 )
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -55,26 +59,18 @@ PRESETS: dict[str, dict[str, Any]] = {
 SERVER_OPTIMISERS = {"none": "fedavg", "momentum": "fedavgm"}
 SERVER_OPTIMISERS |= {name: f"fed{name}" for name in ("adam", "yogi", "adagrad")}
 
-MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
-
-
-def _option(panel: str, default: Any, text: str, check: Check | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "panel": panel, "check": check})
-
-
 # What datasets set in their ``hyperparameters``; a default below is for data of the user's own.
 SET_BY_BENCHMARK = (
     *("rounds", "epochs", "batch_size", "learning_rate", "model", "clients_per_round"),
     *("fedprox_mu", "evaluate_samples", "data_seed"),
 )
 
-_job, _training, _fleet, _method = (
-    partial(_option, panel) for panel in ("Job", "Training", "Fleet", "Method")
-)
+PANELS = ("Job", "Training", "Fleet", "Method")
+_job, _training, _, _method = (partial(option, panel) for panel in PANELS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class Experiment(FleetOptions):
     """What to run; see the help of each option. ``vars`` of it are all of them by name."""
 
     benchmark: str = _job(
@@ -91,7 +87,9 @@ class Experiment:
         distinct,
     )
     stragglers: tuple[float, ...] = _job(
-        (10.0, 30.0), "Percentages of clients that miss the deadline, e.g. 10,30.", percentages
+        (10.0, 30.0),
+        "Percentages of clients that miss the deadline, e.g. 10,30; not with --deadline.",
+        percentages,
     )
     seed: tuple[int, ...] = _job(
         (0,),
@@ -100,10 +98,21 @@ class Experiment:
         seeds,
     )
 
+    time_budget: float = _job(
+        0.0,
+        "Deadlines after which every run ends, however many rounds that makes; 0: after --rounds.",
+        at_least(0),
+    )
+
     rounds: int = _training(100, "Rounds of training.", at_least(1, MANY))
     epochs: int = _training(10, "Local epochs E a round asks for.", at_least(1, MANY))
     batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
-    learning_rate: float = _training(0.01, "Step size of local training.", above_zero)
+    learning_rate: float = _training(
+        0.01,
+        "Step size of local training; of several, as 0.01,0.1, each method has its best, chosen by "
+        "half of the held-out data and reported on the other.",
+        above_zero,
+    )
     optimiser: str = _training(
         "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
     )
@@ -140,31 +149,6 @@ class Experiment:
     evaluate_samples: int = _training(
         0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
     )
-
-    clients_per_round: int = _fleet(10, "Clients K drawn for a round.", at_least(1, MANY))
-    selection: str = _fleet(
-        "proportional",
-        "Sampler: how they are drawn, e.g. by p = m / sum m with replacement, or uniformly; "
-        "see 'fedcore list'.",
-    )
-    first_round: str = _fleet(
-        "parallel",
-        "'chained' repeats a defect of the authors' code: in round 1 clients train in a row.",
-        one_of("parallel", "chained"),
-    )
-    capability: str = _fleet(
-        "normal",
-        "Speeds: drawn from N(1, std^2), or linked to the amount of data, or equal.",
-        one_of("normal", "size-linked", "equal"),
-    )
-    capability_std: float = _fleet(
-        0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
-    )
-    capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
-    download: float = _fleet(
-        0.0, "Bytes per second that a client's link brings in; 0: no limit.", at_least(0)
-    )
-    upload: float = _fleet(0.0, "Bytes per second that it sends out; 0: no limit.", at_least(0))
 
     aggregation: str = _method(
         "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
@@ -218,16 +202,26 @@ class Experiment:
     data_dir: str | None = _job(
         None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
     )
+    targets: tuple[float, ...] = _job(
+        (),
+        "Accuracies, e.g. 0.8,0.9, for the time that each method takes to them; none: 90, 95 and "
+        "99 % of the best final accuracy.",
+        accuracies,
+    )
     data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, LARGEST_LEGACY_SEED))
     # Options of their own, of the dataset and of strategies, selector and model.
     data: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
+    # Step sizes to try for every method, where ``learning_rate`` is given as several.
+    learning_rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
+        self.check_fleet(self.stragglers)
         for item in dataclasses.fields(self):
-            if check := item.metadata.get("check"):
-                check(item.name, getattr(self, item.name))
+            check, value = item.metadata.get("check"), getattr(self, item.name)
+            if check and not (self.deadline and item.name == "stragglers"):
+                check(item.name, value)
         named = (("model", self.model), ("selector", self.selector), ("sampler", self.selection))
         for kind, name in named:
             if not name.endswith(".py") and name not in plugins.names(kind):
@@ -244,10 +238,17 @@ class Experiment:
                     f"use --{key.replace('_', '-')}"
                 )
 
+    @property
+    def most_rounds(self) -> int:
+        """Rounds after which a run ends at the latest."""
+        return MANY if self.time_budget else self.rounds
+
 
 def option_fields() -> dict[str, dataclasses.Field[Any]]:
-    """The options that have a help text, by name."""
-    return {f.name: f for f in dataclasses.fields(Experiment) if "help" in f.metadata}
+    """The options that have a help text, by name, panel after panel."""
+    shown = [item for item in dataclasses.fields(Experiment) if "help" in item.metadata]
+    shown.sort(key=lambda item: PANELS.index(item.metadata["panel"]))
+    return {item.name: item for item in shown}
 
 
 def resolve(
@@ -261,10 +262,12 @@ def resolve(
     for key in given:
         if key not in hints:
             raise BadOption(plugins.unknown("option", key, hints, see="fedcore compare --help"))
-    typed = {key: convert(key, value, hints[key]) for key, value in given.items()}
+    typed = {key: convert(key, value, hints[key]) for key, value in with_grid(given).items()}
     preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)
     benchmark = typed.get("benchmark", Experiment.benchmark)
+    if typed.get("deadline"):
+        typed.setdefault("stragglers", ())
     return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
 
 

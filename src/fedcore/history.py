@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,18 +62,6 @@ class History:
         """Mean accuracy from round 10 on, the figure of the paper's Table 2; None before it."""
         values = self.accuracies(split, STEADY)
         return float(np.mean(values)) if values else None
-
-
-def summary(
-    runs: Mapping[RunKey, Sequence[RoundRecord]], experiment: Mapping[str, Any]
-) -> dict[str, Any]:
-    """All results of a comparison, with what produced them."""
-    return {
-        "schema": 1,
-        "experiment": dict(experiment),
-        "environment": environment(),
-        "results": [summarise(run, History(tuple(rounds))) for run, rounds in runs.items()],
-    }
 
 
 def summarise(run: RunKey, history: History) -> dict[str, Any]:

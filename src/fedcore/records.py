@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcore.types import ClientId, Path
+from fedcore.types import Assignment, ClientId, Path
 
 
 class Waste(StrEnum):
@@ -17,6 +17,7 @@ class Waste(StrEnum):
 
     CANCELLED = "cancelled"  # the server merged without it, and told it to stop
     REJECTED = "rejected"  # its answer held NaN or infinity
+    LOST = "lost"  # the client dropped out
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,16 @@ class ClientRecord:
     fell_back: bool = False
     wasted: Waste | None = None
     staleness: int = 0  # merges between its start and the one that took its answer in
+    ended: float | None = None  # seconds after the last merge; None: it began with that
+
+
+Event = dict[str, Any]  # something that happened to a job: a line of events.jsonl
+
+
+def event(kind: str, time: float, told: Assignment, **more: Any) -> Event:
+    """What happened to the job that was told so, in virtual seconds since the run's start."""
+    job = {"client": told.client_id, "base_version": told.base_version, "repeat": told.repeat}
+    return {"event": kind, "time": time, **job, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,19 @@ class Snapshot:
 
     tensors: Mapping[str, Tensor]
     meta: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is known of a run when its last round is over."""
+
+    deadline_seconds: float  # rounds on disk are in units of it
+    model_bytes: int
+    clients: int  # of the fleet
+    slow_clients: int  # for whom E epochs on everything end after the deadline
+    slow_accuracy: float | None  # over the training samples of slow clients; None: no such sample
+    worst_accuracy: float  # mean over the worst tenth of clients, each on its training samples
+    validation_accuracy: float | None = None  # on the half that step sizes are chosen by
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +88,9 @@ class RoundRecord:
     selection_seconds: float = field(default=0.0, compare=False)
     waited_seconds: float = field(default=0.0, compare=False)
     evaluation_seconds: float = field(default=0.0, compare=False)
+    cut: bool = False  # by the time budget: nothing was merged, and the run is over
+    events: tuple[Event, ...] = field(default=(), compare=False)
+    ending: Ending | None = None  # of the last round
 
     @property
     def time(self) -> float:
@@ -73,9 +100,13 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run of a comparison: a strategy at a share of stragglers, with a seed."""
+    """Which run of a comparison: a strategy at a share of stragglers, with a seed.
+
+    Where several step sizes are tried, also with which of them.
+    """
 
     benchmark: str
     strategy: str
     stragglers: float
     seed: int
+    learning_rate: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import field
 from typing import Any, get_origin
 
 import numpy as np
@@ -17,8 +18,14 @@ Check = Callable[[str, Any], None]
 # Choices of an option that parts on several layers know.
 BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 
+MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
 LARGEST_LEGACY_SEED = 2**32 - 1  # that NumPy's legacy generator takes, which makes the datasets
+
+
+def option(panel: str, default: Any, text: str, check: Check | None = None) -> Any:
+    """A field of a dataclass of options: its help, under which title, and what it may be."""
+    return field(default=default, metadata={"help": text, "panel": panel, "check": check})
 
 
 def at_least(least: float, most: int | None = None) -> Check:
@@ -28,9 +35,9 @@ def at_least(least: float, most: int | None = None) -> Check:
         # A whole number may be too large for a float, so it is not made one.
         finite = isinstance(value, int) or math.isfinite(value)
         if not (finite and value >= least):
-            raise BadOption(f"{name} must be at least {least:g}, got {value}")
+            raise BadOption(f"{name} must be at least {least:g}, got {_shown(value)}")
         if most is not None and value > most:
-            raise BadOption(f"{name} must be at most {most:,}, got {value}")
+            raise BadOption(f"{name} must be at most {most:,}, got {_shown(value)}")
 
     return check
 
@@ -67,6 +74,17 @@ def percentages(name: str, value: Any) -> None:
                 "10 and 30 are the paper's"
             )
     distinct(name, value)
+
+
+def accuracies(name: str, value: Any) -> None:
+    """A check for lists of accuracies above 0 and at most 1, which may be empty."""
+    for accuracy in value:
+        if not 0 < accuracy <= 1:
+            raise BadOption(
+                f"{name} must be accuracies above 0 and at most 1, got {accuracy:g}; "
+                "80 % is written 0.8"
+            )
+    distinct(name, value or (name,))
 
 
 def distinct(name: str, value: Any) -> None:
@@ -145,8 +163,28 @@ def convert(name: str, value: Any, kind: Any) -> Any:
         return tuple(found)
     except (TypeError, ValueError, OverflowError):
         empty = listed and isinstance(part, str) and not part
-        shown = f"an empty part in {value!r}" if empty else repr(part)
+        shown = f"an empty part in {value!r}" if empty else _shown(part)
         raise BadOption(f"{name} must be {expected}, got {shown}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value in a sentence; what is too long for one, or for Python to spell, in short."""
+    if isinstance(value, int) and abs(value) > 1e99:
+        return f"one of {value.bit_length()} bits"
+    return f"{value[:60]!r}..." if isinstance(value, str) and len(value) > 99 else repr(value)
+
+
+def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with several values of ``learning_rate`` as ``learning_rates``."""
+    value = given.get("learning_rate")
+    if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
+        rates = convert("learning_rate", value, tuple[float, ...])
+        distinct("learning_rate", rates)
+        for rate in rates:
+            above_zero("learning_rate", rate)
+        grid = rates if len(rates) > 1 else ()
+        return {**given, "learning_rate": rates[0], "learning_rates": grid}
+    return dict(given)
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -16,7 +16,11 @@ import fedcore
 from fedcore.cli.grid import prepare, run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord, UnknownPlugin
+from fedcore.records import RunKey
 from fedcore.report import output
+from fedcore.report.verify import verify
+from fedcore.sim.fleet import fleet_of
+from fedcore.sources.clients import sizes_of
 
 SMALL = Experiment(
     rounds=1,
@@ -154,6 +158,7 @@ def test_a_job_killed_in_the_middle_resumes_byte_for_byte(whole, tmp_path):
         assert process.returncode in (0, -signal.SIGKILL)
     assert kills >= 2  # on a busy machine the last may come too late
     assert lasting(out) == lasting(whole)
+    assert (out / "events.jsonl").read_bytes() == (whole / "events.jsonl").read_bytes()
     assert json.loads((out / "summary.json").read_text())["results"]
 
 
@@ -286,6 +291,72 @@ def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypat
     assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
 
 
+HARD = {
+    "epochs": 2, "selection": "uniform", "capability": "phones", "mean_on": 2.0, "mean_off": 0.5,
+    "dropout": 0.2, "time_budget": 14.0, "data": {"clients": 8, "dimension": 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [-1.0, 1e9])  # a checkpoint after every round; none
+@pytest.mark.parametrize("stopped", [1, 4, 9, 13])
+def test_clients_that_come_go_and_drop_out_resume_byte_for_byte(
+    tmp_path, monkeypatch, stopped, kind
+):
+    """With a budget of time, and so with as many rounds as it makes."""
+
+    hard = changed(strategies=("fedcore", "fedbuff"), clients_per_round=4, **HARD)
+    run_grid(hard, tmp_path / "whole")
+    monkeypatch.setattr(output, "CHECKPOINT_EVERY", kind)
+    told = []
+
+    def stop(run, done):
+        told.append(done)
+        if done and sum(number > 0 for number in told) == stopped:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(hard, tmp_path / "part", tell=stop)
+    with (tmp_path / "part" / "events.jsonl").open("a") as file:
+        file.write('{"strategy": "fedc')  # as a crash may leave it
+    run_grid(hard, tmp_path / "part", resume=True)
+    assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
+    events = [(tmp_path / name / "events.jsonl").read_bytes() for name in ("part", "whole")]
+    assert events[0] == events[1]
+    assert verify(tmp_path / "part")[0] == []
+
+
+def test_a_finished_job_with_a_budget_is_left_as_it_is(tmp_path):
+    hard = changed(strategies=("fedavg", "fedcore"), seed=(0, 1), **HARD)
+    first, _ = run_grid(hard, tmp_path / "job")
+    before = (tmp_path / "job" / "rounds.jsonl").read_bytes()
+    heard = []
+    again, _ = run_grid(hard, tmp_path / "job", resume=True, tell=lambda *told: heard.append(told))
+    assert (tmp_path / "job" / "rounds.jsonl").read_bytes() == before
+    assert again["results"] == first["results"]
+    assert len(heard) == 4
+
+
+def test_a_budget_in_which_nobody_can_do_anything_is_refused():
+    hopeless = changed(strategies=("fedavg-ds",), stragglers=(), deadline=1e-6, time_budget=5.0)
+    with pytest.raises(BadOption, match="no client can do what fedavg-ds asks in 1e-06 seconds"):
+        run_grid(hopeless, None)
+
+
+def test_a_deadline_in_seconds_is_told_as_a_share_of_stragglers_and_resumes(tmp_path):
+    """One row of results, called by the mean share over the fleets of both seeds."""
+    own = changed(stragglers=(), deadline=300.0, seed=(0, 1), rounds=2)
+    content, runs = run_grid(own, tmp_path / "job")
+    late = []
+    for seed, federation in prepare(own).items():
+        fleet = fleet_of(sizes_of(federation.dataset.clients), own, RunKey("", "", 0.0, seed))
+        whole = [c.seconds(own.epochs * c.num_samples) for c in fleet.profiles.values()]
+        late.append(sum(seconds > 300 for seconds in whole) / len(whole))
+    assert {run.stragglers for run in runs} == {round(100 * sum(late) / 2, 1)}
+    assert 0 < sum(late) < 2
+    again, _ = run_grid(own, tmp_path / "job", resume=True)
+    assert again["results"] == content["results"]
+
+
 def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch):
     """Its lines have no check and its checkpoint holds parameters alone."""
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
@@ -309,3 +380,78 @@ def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch
     run_grid(LONGER, out, resume=True, tell=lambda run, number: heard.append(number))
     assert heard[:3] == [12, 6, 7]  # the first run is done, the second goes on after round 6
     assert lasting(out) == lasting(whole)
+
+
+GRID = changed(rounds=2, seed=(0, 1), learning_rate=0.01, learning_rates=(0.01, 0.3))
+
+
+def test_every_method_tries_every_step_size_and_a_job_goes_on_in_the_middle(tmp_path):
+    content, runs = run_grid(GRID, tmp_path / "whole")
+    tried = [(run.strategy, run.learning_rate, run.seed) for run in runs]
+    assert tried == [
+        (strategy, rate, seed)
+        for strategy in ("fedavg", "fedcore")
+        for rate in (0.01, 0.3)
+        for seed in (0, 1)
+    ]
+    assert [choice["strategy"] for choice in content["step_sizes"]] == ["fedavg", "fedcore"]
+    best = {choice["strategy"]: choice["learning_rate"] for choice in content["step_sizes"]}
+    shown = [(r["strategy"], r["learning_rate"], r["seed"]) for r in content["results"]]
+    assert shown == [(strategy, rate, s) for strategy, rate in best.items() for s in (0, 1)]
+    done = []
+
+    def stop(run, number):
+        done.append(run)
+        if len(done) == 8:  # in the third run, at the second step size
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(GRID, tmp_path / "part", tell=stop)
+    assert done[-1].learning_rate == 0.3
+    again, _ = run_grid(GRID, tmp_path / "part", resume=True)
+    assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
+    for result in [*again["results"], *content["results"]]:
+        del result["wall_seconds"]
+    assert again["results"] == content["results"]
+    with pytest.raises(BadOption, match="learning_rates is"):
+        run_grid(
+            dataclasses.replace(GRID, learning_rates=(0.01, 0.2)), tmp_path / "part", resume=True
+        )
+
+
+def test_a_step_size_of_a_grid_trains_as_it_does_alone():
+    """Weights, and so training losses, are the same; only what is held out is halved."""
+    _, runs = run_grid(GRID, None)
+    for rate in GRID.learning_rates:
+        _, alone = run_grid(dataclasses.replace(GRID, learning_rate=rate, learning_rates=()), None)
+        for run, rounds in alone.items():
+            tried = runs[dataclasses.replace(run, learning_rate=rate)]
+            assert [r.train_loss for r in tried] == [r.train_loss for r in rounds]
+            assert tried[-1].ending.validation_accuracy is not None
+            assert rounds[-1].ending.validation_accuracy is None
+
+
+def test_without_held_out_data_there_is_nothing_to_choose_by(tmp_path):
+    (tmp_path / "bare.py").write_text(
+        "import dataclasses\n"
+        "from fedcore.datasets import synthetic\n"
+        "def load(*, seed=0):\n"
+        "    whole = synthetic.load(seed=seed, clients=4, dimension=3)\n"
+        "    return dataclasses.replace(whole, test=None)\n"
+    )
+    bare = dataclasses.replace(GRID, benchmark=str(tmp_path / "bare.py"), data={})
+    with pytest.raises(BadOption, match=r"learning_rate 0.01,0.3 needs held-out data .*; give one"):
+        run_grid(bare, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_with_a_budget_of_time_the_round_that_it_cuts_tells_whom_the_model_serves():
+    experiment = changed(epochs=3, time_budget=2.5, strategies=("fedavg", "fedcore"))
+    content, runs = run_grid(experiment, None)
+    for rounds in runs.values():
+        assert rounds[-1].cut
+        assert [record.ending is not None for record in rounds] == [False] * (len(rounds) - 1) + [
+            True
+        ]
+    for result in content["results"]:
+        assert result["virtual_seconds"] == pytest.approx(2.5 * result["deadline_seconds"])

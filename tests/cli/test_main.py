@@ -45,11 +45,13 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
         "experiment.json",
         "summary.json",
         "rounds.jsonl",
+        "events.jsonl",
         "loss.png",
         "accuracy_by_round.png",
         "accuracy_by_time.png",
         "round_lengths.png",
         "client_times.png",
+        "timeline.png",
     }
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 1
@@ -77,6 +79,10 @@ def refuse(monkeypatch, capsys):
         return sentence
 
     return run
+
+
+def test_a_nul_in_a_path_is_one_sentence(refuse):
+    assert "NUL" in refuse("compare", "--rounds", "1", "--out", "a\0b")
 
 
 def without_wall_clock(path):
@@ -274,3 +280,35 @@ def test_an_interrupted_job_resumes_to_the_same_result(tmp_path, kept):
     resumed = compare(part, "--no-plots", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert without_wall_clock(part / "rounds.jsonl") == without_wall_clock(whole / "rounds.jsonl")
+
+
+def test_a_fleet_of_ones_own_and_a_log_that_is_verified(tmp_path):
+    """Client 5 needs 2 epochs on all its data for longer than any deadline but this one."""
+    rows = [f"{client},{100 if client < 5 else 1e-6}" for client in range(6)]
+    (tmp_path / "own.csv").write_text("\n".join(["client,samples_per_second", *rows]) + "\n")
+    out = tmp_path / "job"
+    options = ["--speeds", tmp_path / "own.csv", "--deadline", "1e5", "--time-budget", "1.5"]
+    options += ["--strategies", "fedavg-ds,fedcore", "--no-plots"]
+    result = compare(out, *options)
+    assert result.returncode == 0, result.stderr
+    assert "16.7 % stragglers, " in result.stdout  # one of six
+    good = fedcore("verify", out)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.endswith(" events: nothing is wrong with them\n")
+    lines = (out / "events.jsonl").read_text().splitlines(keepends=True)
+    place = next(place for place, line in enumerate(lines) if '"merged"' in line)
+    lines.insert(place, lines[place])
+    (out / "events.jsonl").write_text("".join(lines))
+    bad = fedcore("verify", out)
+    assert bad.returncode == 1
+    first = bad.stdout.splitlines()[0]
+    assert first.startswith(f"events.jsonl, line {place + 2}: an answer of client ")
+    assert first.endswith(" is merged twice")
+
+
+def test_both_a_deadline_and_stragglers_are_one_sentence(tmp_path, refuse):
+    told = refuse(
+        "compare", *FAST, "--out", tmp_path / "x", "--deadline", "5", "--stragglers", "30"
+    )
+    assert "deadline is 5 and stragglers are [30.0]; give one of them" in told
+    assert "cannot be read" in refuse("verify", tmp_path / "none")

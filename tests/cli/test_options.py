@@ -104,3 +104,17 @@ def test_paragraphs_flow_so_that_a_terminal_can_break_them():
         """
 
     assert command.__doc__ == "Do nothing.\n\nOr do something: that is a long sentence."
+
+
+def test_step_sizes_and_targets_are_lists_on_the_command_line():
+    experiment = experiment_from({"learning_rate": "0.01, 0.1", "targets": "0.8,0.9"}, None)
+    assert experiment.learning_rates == (0.01, 0.1)
+    assert experiment.targets == (0.8, 0.9)
+    assert experiment_from({"learning_rate": "0.1"}, None).learning_rates == ()
+
+
+def test_step_sizes_of_a_file_are_a_list(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("learning-rate = [0.01, 0.1]\ntargets = [0.8]\n")
+    assert experiment_from({}, path).learning_rates == (0.01, 0.1)
+    assert experiment_from({"learning_rate": "0.5"}, path).learning_rates == ()

@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 from matplotlib.figure import Figure
 
-from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
 from fedcore.report import plots
 from fedcore.report.output import PICTURES
 from fedcore.report.plots import draw_all
@@ -53,6 +53,7 @@ def test_every_kind_of_result_can_be_drawn(rows, tmp_path):
         "accuracy_by_time.png",
         "round_lengths.png",
         "client_times.png",
+        "timeline.png",
     ]
     assert all(path.read_bytes().startswith(SIGNATURE) for path in tmp_path.iterdir())
 
@@ -211,3 +212,44 @@ def test_numbers_on_a_logarithmic_axis_are_round(low, high, expected):
     axes = Figure().subplots()
     plots._log_axis(axes.xaxis, [low, high])
     assert shown_labels(axes.xaxis) == expected
+
+
+def job(client, seconds, *, work=1, **values):
+    return ClientRecord(client, WorkPath.FULL, 1, work, seconds, None, **values)
+
+
+def test_a_timeline_by_hand():
+    """Deadlines of 2 seconds: a round of 3 seconds, and then a merge after 1 second."""
+    first = (job(0, 3.0), job(1, 1.0), job(2, 0.0, work=0), job(3, 3.0, wasted=Waste.CANCELLED))
+    # Client 1 was asked again 2 seconds into the first round, and answers half a second after it.
+    second = (job(1, 1.5, ended=0.5, staleness=1), job(4, 1.0))
+    second += (job(5, 2.0, wasted=Waste.CANCELLED),)  # begun a second before the first merge
+    rounds = [
+        RoundRecord(1, 3.0, 2.0, first, 0, None, None, None, None, 0.0),
+        RoundRecord(2, 1.0, 2.0, second, 0, None, None, None, None, 0.0),
+    ]
+    waits, works, wasted = plots.DOING
+    assert plots.spans(rounds) == [
+        (0, works, 0.0, 1.5),
+        (0, waits, 1.5, 1.5),
+        (1, works, 0.0, 0.5),
+        (1, waits, 0.5, 1.5),
+        (3, wasted, 0.0, 1.5),
+        (1, works, 1.0, 1.75),
+        (1, waits, 1.75, 2.0),
+        (4, works, 1.5, 2.0),
+        (4, waits, 2.0, 2.0),
+        (5, wasted, 1.0, 2.0),
+    ]
+
+
+def test_the_timeline_has_a_panel_for_each_strategy_with_who_was_asked_and_the_merges(figures):
+    rows = [row(s, n, t, seed=seed) for s, t in (("fedavg", 7.0), ("fedcore", 1.0))
+            for seed in (0, 1) for n in (1, 2, 3)]  # fmt: skip
+    late, on_time = figures(rows)["timeline"].axes
+    assert [axes.get_title() for axes in (late, on_time)] == ["FedAvg", "FedCore"]
+    assert len(late.lines) == 0  # its first merge is after what is shown
+    assert [line.get_xdata()[0] for line in on_time.lines] == pytest.approx([1, 2, 3])
+    widths = sorted({round(bar.get_width(), 6) for bar in on_time.patches})
+    assert widths == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert late.get_xlim() == (0, plots.SHOWN)

@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from fedcore.errors import BadRecord
-from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
+from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste
 from fedcore.report.records import from_row, read_runs, to_lines, to_row
 from fedcore.types import Path
 
@@ -56,8 +56,8 @@ def test_wasted_work_and_staleness_are_marked_and_lines_without_them_are_read():
     assert not {"wasted", "staleness"} & set(row["clients"][1])
     read = from_row(row)[1].clients
     assert [(c.wasted, c.staleness) for c in read] == [(Waste.CANCELLED, 3), (None, 0)]
-    row["clients"][0]["wasted"] = "lost"
-    with pytest.raises(ValueError, match="lost"):
+    row["clients"][0]["wasted"] = "mislaid"
+    with pytest.raises(ValueError, match="mislaid"):
         from_row(row)
 
 
@@ -227,3 +227,23 @@ def test_real_time_stands_last():
     names = list(to_row(KEY, a_record()))
     assert all(name.startswith("wall_") for name in names[-5:])
     assert not any(name.startswith("wall_") for name in names[:-5])
+
+
+def test_the_end_of_a_run_survives_the_disk_and_is_checked(tmp_path):
+    ending = Ending(100.0, 40, 30, 9, None, 0.5, 0.25)
+    record = dataclasses.replace(a_record(3), ending=ending)
+    assert from_row(to_row(KEY, record))[1].ending == ending
+    assert "ending" not in to_row(KEY, a_record())
+    rows = [*rows_of(KEY)[:2], to_row(KEY, record)]
+    path = tmp_path / "rounds.jsonl"
+    for name, value in (("worst_accuracy", 1.5), ("model_bytes", -1), ("deadline_seconds", None)):
+        bad = {**rows[2], "ending": {**rows[2]["ending"], name: value}}
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*rows[:2], bad]))
+        with pytest.raises(BadRecord, match=f"^line 3 of .*its {name} is "):
+            read_runs(path, *JOB)
+
+
+def test_a_line_has_a_step_size_where_several_are_tried():
+    tried = dataclasses.replace(KEY, learning_rate=0.03)
+    assert from_row(to_row(tried, a_record()))[0] == tried
+    assert "learning_rate" not in to_row(KEY, a_record())

@@ -9,7 +9,15 @@ import pytest
 pytest.importorskip("rich")
 from rich.console import Console
 
-from fedcore.report.tables import counted, remarks, strategy_title, tables
+from fedcore.report.tables import (
+    cost_tables,
+    counted,
+    remarks,
+    short,
+    step_size_remarks,
+    strategy_title,
+    tables,
+)
 
 
 def result(strategy="fedcore", stragglers=30.0, seed=0, **values):
@@ -30,9 +38,9 @@ def result(strategy="fedcore", stragglers=30.0, seed=0, **values):
     }
 
 
-def shown(results, width=80):
+def shown(results, width=80, make=tables):
     console = Console(width=width, file=io.StringIO())
-    for table in tables(results):
+    for table in make(results):
         console.print(table)
     return console.file.getvalue()
 
@@ -41,6 +49,11 @@ def test_one_table_per_share_of_stragglers():
     text = shown([result(stragglers=10.0), result(stragglers=30.0)])
     assert "b, 10 % stragglers, 12 rounds, seed 0" in text
     assert "b, 30 % stragglers" in text
+
+
+def test_runs_of_different_length_are_told():
+    text = shown([result("fedavg", rounds=3), result("fedcore", rounds=1200)])
+    assert "b, 30 % stragglers, 3 to 1,200 rounds, seed 0" in text
 
 
 def test_nothing_is_cut_off_at_80_columns():
@@ -188,3 +201,107 @@ def test_one_that_is_alone_or_late_or_not_measured():
         "At 30 % stragglers, late: FedAvg 89.3 %, in rounds of 1.0 deadlines."
     ]
     assert found(fedcore=([None], 1.0)) == []
+
+
+def costly(strategy="fedcore", seed=0, seconds=(1234.0, 56_789.0, None), **values):
+    times = [
+        {"target": target, "seconds": time}
+        for target, time in zip((0.803, 0.848, 0.883), seconds, strict=True)
+    ]
+    cost = {
+        "deadline_seconds": 10.0,
+        "clients": 30,
+        "slow_clients": 9,
+        "slow_accuracy": 0.456,
+        "worst_accuracy": 0.123,
+        "participation_fairness": 0.26,
+        "client_seconds": 4.45e6,
+        "wasted_client_seconds": 0.0,
+        "bytes_down": 617_000,
+        "bytes_up": 999_600,
+        "mean_staleness": None,
+        "largest_staleness": None,
+        "time_to_accuracy": times,
+    }
+    return result(strategy, seed=seed, **{**cost, **values})
+
+
+def test_what_it_cost_and_whom_it_served():
+    text = shown([costly("fedavg-ds"), costly("fedcore")], make=cost_tables)
+    assert "b, 30 % stragglers: what it cost, and whom it served" in text
+    for word in ("80.3 %", "1.23k", "56.8k", "reached", "45.6 %", "12.3 %", "0.26", "4.45M"):
+        assert word in text
+    for word in ("617k", "1M", "Slow (9 of 30 clients: E epochs take them past the deadline)"):
+        assert word in text
+    assert "Stale" not in text
+    assert "…" not in text
+
+
+def test_seeds_are_medians_and_one_that_does_not_reach_a_target_is_endless():
+    def reached(*times):
+        runs = [costly(seed=s, seconds=(time, time, time)) for s, time in enumerate(times)]
+        (row,) = [line for line in shown(runs, make=cost_tables).split("\n") if "FedCore" in line]
+        return row.split()[1]
+
+    assert reached(100.0, 300.0, 200.0) == "200"
+    assert reached(100.0, 300.0, None) == "300"
+    assert reached(100.0, None, None) == "1"  # of 3 reached
+    assert reached(None, None, None) == "not"
+    some = shown([costly(seed=s, seconds=(t,) * 3) for s, t in enumerate((1.0, None, 2.0))],
+                 make=cost_tables)  # fmt: skip
+    assert "2 of 3" in some
+
+
+def test_what_was_lost_and_how_stale_answers_were():
+    stale = {"mean_staleness": 2.25, "largest_staleness": 14, "wasted_client_seconds": 4.45e5}
+    text = shown([costly("fedavg-ds", **stale), costly("fedcore")], make=cost_tables)
+    for word in ("(10 %)", "Stale,", "2.25", "14"):
+        assert word in text
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("stale", [None, 14])
+def test_the_second_table_takes_80_columns_at_most(stale):
+    seeds = enumerate(((100.0,) * 3, (None,) * 3, (99.9e6,) * 3))
+    wide = {"wasted_client_seconds": 4.45e6, "largest_staleness": stale, "mean_staleness": stale}
+    wide |= {"client_seconds": 4.45e6, "slow_accuracy": 1.0, "worst_accuracy": 1.0}
+    (table,) = cost_tables([costly("fedavg-ds", s, seconds, **wide) for s, seconds in seeds])
+    assert Console(width=500).measure(table).maximum <= 80
+
+
+def test_long_numbers_are_three_digits():
+    numbers = (0, 0.05, 950, 999.7, 12_345, 4_560_000, 7.8e9, 1.2e13)
+    expected = ["0", "0.05", "950", "1k", "12.3k", "4.56M", "7.8G", "12T"]
+    assert [short(number) for number in numbers] == expected
+
+
+def test_many_targets_are_more_than_one_table():
+    times = [{"target": n / 20, "seconds": 1.0} for n in range(1, 16)]
+    found = list(cost_tables([costly(time_to_accuracy=times)]))
+    assert [len(table.columns) for table in found] == [7, 7, 7, 3]
+    assert all(Console(width=500).measure(table).maximum <= 80 for table in found)
+
+
+def test_results_of_an_earlier_version_have_no_second_table():
+    assert list(cost_tables([result()])) == []
+
+
+def test_runs_of_different_lengths_say_so():
+    assert "b, 30 % stragglers, 12 to 80 rounds, seed 0" in shown(
+        [result("fedavg"), result("fedcore", rounds=80)]
+    )
+
+
+def test_step_sizes_are_told_with_their_grid_and_its_edges():
+    def choice(strategy, stragglers, rate, edge):
+        found = {"strategy": strategy, "stragglers": stragglers, "learning_rate": rate}
+        return {**found, "edge": edge, "tried": [[0.01, 0.5], [0.03, 0.6], [0.1, 0.7]]}
+
+    chosen = [choice("fedavg", 30.0, 0.1, "largest"), choice("fedcore", 30.0, 0.03, None)]
+    assert list(step_size_remarks(chosen)) == [
+        "Step sizes at 30 % stragglers, chosen among 0.01, 0.03, 0.1 by the final accuracy on half "
+        "of the held-out data; the tables are of the other half: FedAvg 0.1 (the largest tried), "
+        "FedCore 0.03."
+    ]
+    assert len(list(step_size_remarks([*chosen, choice("fedavg", 10.0, 0.1, None)]))) == 2
+    assert list(step_size_remarks([])) == []

@@ -8,7 +8,7 @@ from torch import nn
 from fedcore.seeding import stream
 from fedcore.sim import measure as module
 from fedcore.sim.federation import federation_from_model
-from fedcore.sim.measure import Evaluator, Measure, draw, pool
+from fedcore.sim.measure import Evaluator, Measure, draw, pool, slow_and_worst
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
 from fedcore.types import ClientData, FederatedDataset
@@ -139,3 +139,56 @@ def test_models_are_measured_on_everything_or_on_a_fixed_draw(clients, build_cli
 def test_without_held_out_data_there_is_no_score_on_them(clients):
     federation = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
     assert Measure(federation, 0, CPU, threads=1).test(federation.initial) is None
+
+
+def test_slow_and_worst_by_hand():
+    """Twelve clients: the worst tenth are two, and slow ones count by their samples."""
+    scores = {n: (n, 12) for n in range(10)} | {10: (30.0, 40), 11: (1.0, 2)}
+    slow, worst = slow_and_worst(scores, {2, 10})
+    assert slow == (2 + 30) / (12 + 40)
+    assert worst == (0 / 12 + 1 / 12) / 2
+    assert slow_and_worst(scores, set())[0] is None
+    assert slow_and_worst({3: (1.0, 4)}, {3}) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_clients_are_judged_by_their_own_samples(clients, lazily):
+    known = clients
+    if lazily:
+        known = LazyClients([len(data) for data in clients.values()], clients.__getitem__)
+    federation = federation_from_model(FederatedDataset(known, None, 2), "logistic", 0)
+    found = Measure(federation, 0, CPU, threads=2).by_client(federation.initial)
+    assert {client: count for client, (_, count) in found.items()} == {0: 30, 1: 31, 2: 32}
+    for client, (right, count) in found.items():
+        expected = evaluate(federation.task, federation.initial, clients[client]).accuracy
+        assert right / count == pytest.approx(expected)
+
+
+def test_of_many_samples_some_clients_are_judged_by_some_of_theirs(build_client, monkeypatch):
+    monkeypatch.setattr(module, "PER_CLIENT", 5)
+    clients = {n: build_client(2 if n % 2 else 9, seed=n) for n in range(40)}
+    federation = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
+    few, again = (
+        Measure(federation, 30, CPU, threads=1).by_client(federation.initial) for _ in range(2)
+    )
+    assert few == again
+    counts = {client: count for client, (_, count) in few.items()}
+    assert counts == {client: 2 if client % 2 else 5 for client in counts}
+    assert 30 <= sum(counts.values()) < 35
+    alone, _ = next(iter(few.values()))
+    assert alone == round(alone)
+
+
+@pytest.mark.parametrize("size", [2, 21])
+def test_held_out_data_are_halved_for_a_choice(clients, size, build_client):
+    held_out = build_client(size, seed=9)
+    federation = federation_from_model(FederatedDataset(clients, held_out, 2), "logistic", 0)
+    order = stream(0, "evaluate", "halves").permutation(size)
+    parts = {"validation": order[: size // 2], "test": order[size // 2 :]}
+    measure = Measure(federation, 0, CPU, threads=1, halved=True)
+    for name, part in parts.items():
+        rows = ClientData(held_out.x[np.sort(part)], held_out.y[np.sort(part)])
+        expected = evaluate(federation.task, federation.initial, rows)
+        assert measure.test(federation.initial, name) == expected
+    whole = Measure(federation, 0, CPU, threads=1)
+    assert whole.test(federation.initial, "validation") is None

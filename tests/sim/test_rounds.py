@@ -293,3 +293,55 @@ def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
     assert [next(rounds)[0].number for _ in range(2)] == [1, 2]
     with pytest.raises(ZeroDivisionError, match="no plan"):
         next(rounds)
+
+
+class Blind:
+    """Measures nothing."""
+
+    def train(self, params):
+        return measure.Score(0.0, 0.0)
+
+    def test(self, params, half="test"):
+        return None
+
+    def by_client(self, params):
+        return {0: (0.0, 1)}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_evaluation_changes_no_weight(federation, build_client, name):
+    """Bit for bit, also of a model that draws random numbers while it trains."""
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    for data in (federation, federate(federation.dataset, model)):
+        method = build_strategy(name, SMALL, data.proxy)
+        world = build_world(data, SMALL, RunKey("test", name, 30.0, 0), method)
+        seen = list(simulate_rounds(world))
+        method = build_strategy(name, SMALL, data.proxy)
+        world = build_world(data, SMALL, RunKey("test", name, 30.0, 0), method)
+        unseen = list(simulate_rounds(dataclasses.replace(world, measure=Blind())))
+        for (record, one), (_, other) in zip(seen, unseen, strict=True):
+            assert record.train_accuracy > 0
+            assert all(torch.equal(one.params[n], other.params[n]) for n in one.params)
+
+
+def test_the_last_round_tells_whom_the_model_serves(federation):
+    key = RunKey("test", "fedavg", 30.0, 0)
+    world = build_world(federation, SMALL, key, build_strategy("fedavg", SMALL, federation.proxy))
+    *before, (last, state) = simulate_rounds(world)
+    assert all(record.ending is None for record, _ in before)
+    profiles = world.server.profiles
+    slow = [c for c, p in profiles.items() if 3 * p.num_samples / p.capability > world.deadline]
+    clients = federation.dataset.clients
+    scorer = measure.Evaluator([federation.task.logits])
+
+    def accuracy(*chosen):
+        return scorer.score(state.params, [clients[client] for client in chosen]).accuracy
+
+    ending = last.ending
+    assert (ending.clients, ending.slow_clients) == (6, len(slow))
+    assert len(slow) == 2
+    assert ending.slow_accuracy == pytest.approx(accuracy(*slow))
+    assert ending.worst_accuracy == pytest.approx(min(accuracy(client) for client in clients))
+    assert ending.deadline_seconds == world.deadline
+    assert ending.model_bytes == 4 * (3 * 2 + 2)
+    assert ending.validation_accuracy is None

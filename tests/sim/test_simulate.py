@@ -208,6 +208,10 @@ def test_trying_a_model_changes_nothing_of_it():
         ({"model": torch.tanh}, "model must be a torch nn.Module, got builtin"),
         ({"strategy": None}, "strategy must be a name or a Strategy, got NoneType"),
         ({"stragglers": (10, 30)}, r"stragglers must be one number here, got \(10.0, 30.0\)"),
+        (
+            {"learning_rate": (0.1, 0.2)},
+            r"learning_rates must be one number here, got \(0.1, 0.2\)",
+        ),
         ({"seed": (0, 1)}, r"seed must be one number here, got \(0, 1\)"),
         ({"benchmark": "mnist"}, "benchmark is for benchmarks that FedCore loads"),
         ({"data_seed": 3}, "data_seed is for benchmarks that FedCore loads"),
@@ -280,3 +284,18 @@ def test_an_own_sampler_gets_its_own_option(tmp_path):
         fedcore.simulate([BLANK], nn.Linear(3, 2), method={"share": 3}, **options)
     with pytest.raises(BadOption, match="no method option named 'shar'; did you mean 'share'"):
         fedcore.simulate([BLANK], nn.Linear(3, 2), method={"shar": 3}, **options)
+
+
+def test_a_deadline_in_seconds_takes_the_place_of_stragglers():
+    """Equal speeds, 2 epochs: clients of 20 to 140 samples take 40 to 280 seconds."""
+    options = {**QUICK, "capability": "equal", "selection": "uniform"}
+    history = fedcore.simulate(clients(), network(), deadline=150.0, **options)
+    assert {record.deadline for record in history.rounds} == {150.0}
+    with pytest.raises(BadOption, match="deadline is 150 and stragglers are"):
+        fedcore.simulate(clients(), network(), deadline=150.0, stragglers=30, **options)
+
+
+def test_events_come_with_the_rounds():
+    history = fedcore.simulate(clients(), network(), **QUICK)
+    kinds = [event["event"] for event in history.rounds[0].events]
+    assert kinds.count("sent") == kinds.count("merged") > 0

@@ -1,4 +1,4 @@
-"""Run the grid of an experiment - strategies, shares of stragglers, seeds - and write it down.
+"""Run the grid of an experiment - strategies, stragglers, step sizes, seeds - and write it down.
 
 Needs neither typer nor rich, so that it also runs on machines that have torch and NumPy alone.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,20 @@ from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
-from fedcore.history import summary
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
-from fedcore.report.records import Runs
+from fedcore.report.records import Runs, is_complete
+from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import build_sampler, build_strategy, build_world, simulate_rounds
+from fedcore.sim.world import (
+    build_sampler,
+    build_strategy,
+    build_world,
+    levels_of,
+    simulate_rounds,
+)
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
@@ -54,13 +60,13 @@ def run_grid(
     # side by side instead (--threads).
     torch.set_num_threads(1)
     settings = dataclasses.asdict(experiment)
-    grid = list(runs_of(experiment))
     folder = None
-    if out is not None and resume:
-        folder = OutputFolder.resume(out, settings, grid)
-    elif out is not None:
+    if out is not None and not resume:
         folder = OutputFolder.create(out, settings, overwrite=overwrite)
     federations = prepare(experiment)
+    grid = list(runs_of(experiment, levels_of(experiment, federations)))
+    if out is not None and resume:
+        folder = OutputFolder.resume(out, settings, grid)
     if folder is not None:
         folder.begin()
     found = folder.runs if folder else {}
@@ -68,12 +74,15 @@ def run_grid(
     for run in grid:
         federation = federations[run.seed]
         there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
-        strategy = build_strategy(sources[run.strategy], experiment, *there)
-        done, snapshot = folder.position(run, experiment.rounds) if folder else (0, None)
+        rate = run.learning_rate or experiment.learning_rate
+        own = dataclasses.replace(experiment, learning_rate=rate)
+        strategy = build_strategy(sources[run.strategy], own, *there)
+        most = experiment.most_rounds
+        done, snapshot = folder.position(run, most) if folder else (0, None)
         tell(run, done)
-        if done == experiment.rounds:
+        if is_complete(found.get(run, []), most):
             continue
-        world = build_world(federation, experiment, run, strategy)
+        world = build_world(federation, own, run, strategy)
         with closing(simulate_rounds(world, snapshot)) as rounds:
             for record, state in rounds:
                 if folder is not None:
@@ -108,6 +117,10 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
         options=experiment.data,
     )
+    if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
+        rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
+        none = f"of which {experiment.benchmark!r} has none"
+        raise BadOption(f"learning_rate {rates} needs held-out data to choose by, {none}; give one")
     asked, there = experiment.clients_per_round, len(dataset.clients)
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
@@ -122,7 +135,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         if built.in_parts:
             first.task.check_layers()
     build_sampler(experiment)
-    for run in runs_of(dataclasses.replace(experiment, strategies=experiment.strategies[:1])):
+    name = experiment.strategies[:1]
+    for run in runs_of(dataclasses.replace(experiment, strategies=name, learning_rates=())):
         fleet_of(sizes_of(dataset.clients), experiment, run)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
         settings = TrainingSettings(experiment.learning_rate, experiment.batch_size)
@@ -130,10 +144,10 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     return federations
 
 
-def runs_of(experiment: Experiment) -> Iterator[RunKey]:
+def runs_of(experiment: Experiment, levels: Sequence[float] = ()) -> Iterator[RunKey]:
     """Every run of an experiment, all strategies of a level together."""
     benchmark = plugins.title(experiment.benchmark)
-    for stragglers in experiment.stragglers:
+    for stragglers in levels or experiment.stragglers:
         for strategy in experiment.strategies:
-            for seed in experiment.seed:
-                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed)
+            for rate, seed in product(experiment.learning_rates or (None,), experiment.seed):
+                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed, rate)

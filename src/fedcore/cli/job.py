@@ -7,12 +7,13 @@ from typing import Any
 
 from rich import progress as bars
 
-from fedcore.cli.grid import run_grid, runs_of
+from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
 from fedcore.report.output import PICTURES
-from fedcore.report.tables import counted, plain_console, remarks, strategy_title, tables
+from fedcore.report.step_sizes import chosen_runs
+from fedcore.report.tables import counted, everything, plain_console, strategy_title
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -34,7 +35,7 @@ def run_job(
     if out is None and (overwrite or resume):
         name = "overwrite" if overwrite else "resume"
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
-    runs = list(runs_of(experiment))
+    runs: dict[RunKey, int] = {}  # those that were told of, by their order
     began = resume
     progress = bars.Progress(
         bars.SpinnerColumn(),
@@ -47,17 +48,22 @@ def run_job(
         transient=True,
         disable=not notices.is_terminal,
     )
-    bar = progress.add_task("preparing", total=len(runs) * experiment.rounds)
+    levels = (len(experiment.stragglers) or 1) * (len(experiment.learning_rates) or 1)
+    total = levels * len(experiment.strategies) * len(experiment.seed) * experiment.rounds
+    # How many rounds a budget of time makes is not known.
+    bar = progress.add_task("preparing", total=None if experiment.time_budget else total)
 
     def tell(run: RunKey, done: int) -> None:
         nonlocal began
         began = True
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
+        if run.learning_rate is not None:
+            label += f", step size {run.learning_rate:g}"
         if len(experiment.seed) > 1:
             label += f", seed {run.seed}"
-        completed = runs.index(run) * experiment.rounds + done
+        completed = runs.setdefault(run, len(runs)) * experiment.rounds + done
         progress.update(bar, description=label, completed=completed)
-        if done == experiment.rounds and not notices.is_terminal:
+        if done == experiment.most_rounds and not notices.is_terminal:
             notices.print(f"{label}: {counted(done, 'round')} done")
 
     try:
@@ -70,17 +76,15 @@ def run_job(
         told = f"the same command with {way} goes on from here"
         written = out is not None and began
         raise Interrupted(f"interrupted; {told if written else 'nothing was written'}") from None
-    for table in tables(content["results"]):
-        console.print(table)
-    for sentence in remarks(content["results"]):
-        console.print(sentence, soft_wrap=True)
+    for part in everything(content):
+        console.print(part, soft_wrap=isinstance(part, str))
     if out is not None:
-        files = ["summary.json", "rounds.jsonl"]
+        files = ["summary.json", "rounds.jsonl", "events.jsonl"]
         if plots:
             try:
                 from fedcore.report.plots import draw_all
 
-                draw_all(found, out)
+                draw_all(chosen_runs(found), out)
                 files += PICTURES
             except ImportError:
                 notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")

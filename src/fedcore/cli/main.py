@@ -63,7 +63,7 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
         if name in TABLES:
             earlier = convert(name, from_file.get(name, {}), hints[name])
             typed[name] = {**earlier, **read_pairs(name, value)}
-        elif hints[name] in (int, float):
+        elif hints[name] in (int, float) and not (name == "learning_rate" and "," in value):
             typed[name] = read_option(name, value, hints[name])
     return resolve({**from_file, **typed}, lambda name, preset: find(name).hyperparameters(preset))
 
@@ -181,6 +181,19 @@ def run(
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
 
+@app.command()
+def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
+    """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
+    from fedcore.report.verify import verify as look
+
+    wrong, events = look(folder)
+    for sentence in wrong:
+        typer.echo(sentence)
+    if wrong:
+        raise typer.Exit(1)
+    typer.echo(f"{events:,} events: nothing is wrong with them")
+
+
 @app.command(name="list")
 def list_everything() -> None:
     """List benchmarks, strategies, selectors, samplers and models."""
@@ -206,6 +219,8 @@ def version(
 def main() -> None:
     """Run the command; what it refuses is one sentence on standard error and exit code 2."""
     try:
+        if "\0" in "".join(sys.argv):
+            raise BadOption("options must not hold a NUL character; leave it out")
         app()
     except FedCoreError as error:
         sentence, code = f"error: {error}", 2

@@ -17,6 +17,7 @@ from fedcore.flower.fleet import Fleet
 from fedcore.flower.options import Options
 from fedcore.flower.post import Letter, Post
 from fedcore.flower.wire import ORDER, SHIFT, BadMessage, Order, Report, order_text, read_order
+from fedcore.server.clock import Clock
 from fedcore.server.state import Job
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate
 
@@ -37,7 +38,7 @@ class Notes:
     refused: int = 0
 
 
-class GridClock:
+class GridClock(Clock):
     """Real time: every look for answers is a pull, and time runs while anybody is out."""
 
     def __init__(

@@ -14,7 +14,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,24 @@ from torch import Tensor
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord
-from fedcore.history import summary
 from fedcore.records import RoundRecord, RunKey, Snapshot
-from fedcore.report.records import Runs, read_runs, to_lines, to_row
+from fedcore.report.records import (
+    Runs,
+    is_complete,
+    read_runs,
+    run_of,
+    to_event_lines,
+    to_lines,
+    to_row,
+)
+from fedcore.report.summary import summary
+from fedcore.values import MANY
 
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
-CHECKPOINT = "checkpoint.npz"
+CHECKPOINT, EVENTS = "checkpoint.npz", "events.jsonl"
 PICTURES = (
     *("loss.png", "accuracy_by_round.png", "accuracy_by_time.png"),
-    *("round_lengths.png", "client_times.png"),
+    *("round_lengths.png", "client_times.png", "timeline.png"),
 )
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
@@ -97,7 +107,8 @@ class OutputFolder:
                     f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
                     "resume with the same options"
                 )
-        return cls(path, experiment, read_runs(path / ROUNDS, runs, experiment["rounds"]))
+        most = MANY if experiment.get("time_budget") else experiment["rounds"]
+        return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 
     def begin(self) -> None:
         """Make the folder this job's: what an earlier one wrote goes, what a user put there stays.
@@ -111,9 +122,9 @@ class OutputFolder:
             # A link may lead to a folder that is not there yet.
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (ROUNDS, SUMMARY, CHECKPOINT, *PICTURES):
+            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, *PICTURES):
                 (self.path / name).unlink(missing_ok=True)
-            for name in (ROUNDS, SUMMARY, EXPERIMENT, CHECKPOINT):
+            for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
             _write(self.path / EXPERIMENT, json.dumps(self._experiment, indent=2) + "\n")
         except OSError as error:
@@ -125,7 +136,7 @@ class OutputFolder:
         Rounds without a checkpoint behind them are trained again, to the same result.
         """
         done = len(self.runs.get(run, []))
-        if done in (0, rounds):
+        if not done or is_complete(self.runs[run], rounds):
             return done, None
         owner, number, snapshot = load_checkpoint(self.path / CHECKPOINT) or (None, 0, None)
         if owner != run or number > done:  # of another run, or of rounds whose lines are gone
@@ -138,10 +149,12 @@ class OutputFolder:
         self, record: RoundRecord, run: RunKey, snapshot: Callable[[], Snapshot] | None = None
     ) -> None:
         """Write a round; now and then what ``snapshot`` makes too, if there is one."""
-        self.runs.setdefault(run, []).append(record)
+        self.runs.setdefault(run, []).append(replace(record, events=()))
         line, self._check = to_lines([to_row(run, record)], self._check)
-        with (self.path / ROUNDS).open("a", encoding="utf-8") as file:
-            file.write(line)
+        # Events first: of a round that is on disk all are, and others are dropped on resuming.
+        for name, text in ((EVENTS, to_event_lines(run, record)), (ROUNDS, line)):
+            with (self.path / name).open("a", encoding="utf-8") as file:
+                file.write(text)
         if snapshot is not None and time.monotonic() - self._saved > CHECKPOINT_EVERY:
             save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
@@ -157,6 +170,16 @@ class OutputFolder:
         rows = (to_row(run, record) for run, records in self.runs.items() for record in records)
         text, self._check = to_lines(rows)
         _write(self.path / ROUNDS, text)
+        with suppress(FileNotFoundError):  # of versions before 0.4
+            lines = (self.path / EVENTS).read_text("utf-8").splitlines(keepends=True)
+            _write(self.path / EVENTS, "".join(filter(self._is_known, lines)))
+
+    def _is_known(self, line: str) -> bool:
+        """Whether an event is of a round that is kept; a torn one is not."""
+        with suppress(ValueError, LookupError, TypeError):
+            row = json.loads(line)
+            return int(row["round"]) <= len(self.runs.get(run_of(row), []))
+        return False
 
 
 def partial_of(path: Path) -> Path:

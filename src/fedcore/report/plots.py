@@ -1,4 +1,4 @@
-"""Results as pictures: loss, accuracy by round and by time, lengths of rounds; sizes of clients."""
+"""Results as pictures: loss, accuracy, lengths of rounds, clients at work; sizes of clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.errors import BadOption
-from fedcore.records import RoundRecord
+from fedcore.records import RoundRecord, Waste
 from fedcore.report.output import PICTURES
 from fedcore.report.records import Runs, by_level
 from fedcore.report.tables import strategy_title
@@ -23,6 +23,8 @@ COLOURS = (
 WIDTH, HEIGHT = 5.2, 4.0  # of a panel, in inches
 PER_VIOLIN = 0.9  # inches of width that a violin needs
 PER_LETTER = 0.085  # inches of width that a letter of a label takes
+SHOWN = 6.0  # deadlines of a timeline
+DOING = {"waits for a merge": "#CCCCCC", "works": "#0072B2", "work is wasted": "#D55E00"}
 
 
 def draw_all(runs: Runs, folder: Path) -> None:
@@ -33,6 +35,7 @@ def draw_all(runs: Runs, folder: Path) -> None:
         _lines(runs, "Test accuracy", "test_accuracy", over_time=True),
         _violins(runs, "Length of a round in deadlines (log)"),
         _violins(runs, "Time of a client in deadlines (log)", by_client=True),
+        _timeline(runs),
     )
     for name, figure in zip(PICTURES, figures, strict=True):
         figure.savefig(folder / name)
@@ -165,6 +168,50 @@ def _violin(axes: Any, place: int, times: list[float], colour: str) -> None:
         for body in part if name == "bodies" else [part]:
             body.set_color(colour)
             body.set_alpha(0.7 if name == "bodies" else 1.0)
+
+
+def spans(rounds: Sequence[RoundRecord]) -> list[tuple[int, str, float, float]]:
+    """(client, what it does, from, to) in deadlines, of every job that was heard of."""
+    waits, works, wasted = DOING
+    found, began = [], 0.0
+    for record in rounds:
+        merge = began + record.time
+        for client in (client for client in record.clients if client.work > 0):
+            ended = client.seconds if client.ended is None else client.ended
+            stopped = client.wasted is Waste.CANCELLED  # when the others were merged
+            end = merge if stopped else began + ended / record.deadline
+            start = end - client.seconds / record.deadline
+            found.append((client.client_id, wasted if client.wasted else works, start, end))
+            if client.wasted is None:
+                found.append((client.client_id, waits, end, merge))
+        began = merge
+    return found
+
+
+def _timeline(runs: Runs) -> Any:
+    """Clients as rows over the first deadlines, merges as lines: the last level, its first seed."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    (benchmark, stragglers), level = list(by_level(runs).items())[-1]
+    size = (2 * WIDTH, 0.8 + 0.4 * HEIGHT * len(level))
+    figure = Figure(figsize=size, layout="constrained", dpi=120)
+    panels = figure.subplots(len(level), sharex=True, squeeze=False)[:, 0]
+    for axes, (strategy, (first, *_)) in zip(panels, level.items(), strict=True):
+        seen = [span for span in spans(first) if span[2] < SHOWN]
+        rows = {client: row for row, client in enumerate(sorted({span[0] for span in seen}))}
+        for client, doing, start, end in seen:
+            over = list(DOING).index(doing)  # who waits may have begun something new
+            axes.barh(rows[client], end - start, 0.8, start, color=DOING[doing], zorder=over)
+        merges = np.cumsum([record.time for record in first])
+        for merge in merges[merges <= SHOWN]:
+            axes.axvline(merge, color="black", linewidth=0.6)
+        axes.set(yticks=[], ylabel="Clients", title=strategy_title(strategy), xlim=(0, SHOWN))
+    panels[-1].set_xlabel("Time in deadlines")
+    keys = [Patch(color=colour, label=doing) for doing, colour in DOING.items()]
+    figure.legend(handles=keys, loc="outside lower center", ncols=len(DOING), frameon=False)
+    figure.suptitle(f"{benchmark}, {stragglers:g} % stragglers")
+    return figure
 
 
 def _strategies(runs: Runs) -> list[str]:

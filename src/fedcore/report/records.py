@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
-from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
+from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste
 from fedcore.types import Path as WorkPath
 
 Row = dict[str, Any]
@@ -29,8 +29,14 @@ MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
-RARE = {"fell_back", "wasted", "staleness"}  # of a client; not in a line where there is none
+RARE = {
+    "fell_back",
+    "wasted",
+    "staleness",
+    "ended",
+}  # of a client; not in a line where there is none
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
+OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
@@ -40,7 +46,7 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
     """
     working = sum(client.work > 0 for client in record.clients)
     return {
-        **asdict(run),
+        **_whose(run),
         "round": record.number,
         "round_time": record.time,
         **{name: _finite(getattr(record, name)) for name in MEASURED},
@@ -49,17 +55,31 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
         "rejected": record.rejected,
         "fell_back": sum(client.fell_back for client in record.clients),
         "clients": [_client_row(client, record.deadline) for client in record.clients],
+        **({"ending": asdict(record.ending)} if record.ending else {}),
+        **({"cut": True} if record.cut else {}),
         **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
 
 def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     """The record of a line, in which a deadline lasts 1; raises where a value cannot be one."""
-    run = RunKey(*(row[field.name] for field in fields(RunKey)))
-    values = {name: _value(row, name) for name in (*MEASURED, "rejected")}
+    values: Row = {name: _value(row, name) for name in (*MEASURED, "rejected")}
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
+    values["cut"] = "cut" in row
     clients = tuple(map(_client, row["clients"]))
-    return run, RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
+    if "ending" in row:
+        values["ending"] = Ending(*(_value(row["ending"], f.name) for f in fields(Ending)))
+    return run_of(row), RoundRecord(row["round"], _value(row, "round_time"), 1.0, clients, **values)
+
+
+def run_of(row: Row) -> RunKey:
+    """Which run a line is of."""
+    return RunKey(**{item.name: row[item.name] for item in fields(RunKey) if item.name in row})
+
+
+def _whose(run: RunKey) -> Row:
+    """The same as fields of a line; a step size only where several are tried."""
+    return {name: value for name, value in asdict(run).items() if value is not None}
 
 
 def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
@@ -71,8 +91,19 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     return "".join(lines), check
 
 
+def to_event_lines(run: RunKey, record: RoundRecord) -> str:
+    """The events of a round as lines of JSON."""
+    whose = {**_whose(run), "round": record.number}
+    return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
+
+
+def is_complete(records: Sequence[RoundRecord], most: int) -> bool:
+    """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
+    return len(records) == most or (bool(records) and records[-1].cut)
+
+
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
-    """The records of a ``rounds.jsonl`` whose job has ``rounds`` rounds of every expected run.
+    """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
 
     A torn last line, as a crash leaves it, is dropped. Any other line that is not the round that
     belongs in its place is refused; without it and what follows, the job can go on.
@@ -85,7 +116,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
         raise BadRecord(
             f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
         ) from None
-    places = [(run, number) for run in expected for number in range(1, rounds + 1)]
+    waiting = iter(expected)
+    due: tuple[RunKey | None, int] = next(waiting, None), 1
     runs: Runs = {}
     check, checked = 0, False
     for index, line in enumerate(lines):
@@ -94,12 +126,12 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             check = _check(row, check)
             checked = checked or "check" in row
             run, record = from_row(row)
-            if index == len(places):
+            if due[0] is None:
                 raise ValueError(f"the job has {index} rounds")
-            if type(record.number) is not int or (run, record.number) != places[index]:
-                due = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
-                found = due.format(run, record.number)
-                raise ValueError(f"{found} in place of {due.format(*places[index])}")
+            if type(record.number) is not int or (run, record.number) != due:
+                name = "round {1} of {0.strategy} at {0.stragglers} % with seed {0.seed}"
+                found = name.format(run, record.number)
+                raise ValueError(f"{found} in place of {name.format(*due)}")
             if checked and row.get("check") != f"{check:08x}":
                 raise ValueError("it was changed after it was written")
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -112,6 +144,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
                 f"delete the lines from {index + 1} on and resume again"
             ) from None
         runs.setdefault(run, []).append(record)
+        over = is_complete(runs[run], rounds)
+        due = (next(waiting, None), 1) if over else (run, record.number + 1)
     return runs
 
 
@@ -133,6 +167,7 @@ def _check(row: Row, before: int) -> int:
 def _client_row(client: ClientRecord, deadline: float) -> Row:
     row = {CLIENT.get(field, field): value for field, value in asdict(client).items()}
     row |= {"path": str(client.path), "time": client.seconds / deadline}
+    row["ended"] = None if client.ended is None else client.ended / deadline
     row |= {name: _finite(row[name]) for name in ERRORS}
     # Hardly ever set, and lines are long
     return {name: value for name, value in row.items() if value or name not in RARE}
@@ -142,6 +177,7 @@ def _client(row: Row) -> ClientRecord:
     values: Row = {"path": WorkPath(row["path"]), "fell_back": "fell_back" in row}
     values["wasted"] = Waste(row["wasted"]) if "wasted" in row else None
     values["staleness"] = _value(row, "staleness") if "staleness" in row else 0
+    values["ended"] = _value(row, "ended") if "ended" in row else None
     names = [f.name for f in fields(ClientRecord) if f.name not in values]
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})
 

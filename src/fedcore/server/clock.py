@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from fedcore.records import Event, event
+from fedcore.seeding import stream
+from fedcore.server.presence import Presence
 from fedcore.server.state import Job
 from fedcore.task import sent_bytes
-from fedcore.types import Assignment, ClientProfile, Executor, LocalUpdate
+from fedcore.types import Assignment, ClientId, ClientProfile, Executor, LocalUpdate
 
 
 class Clock(Protocol):
@@ -18,6 +22,8 @@ class Clock(Protocol):
 
     deadline: float  # τ, seconds a round may last
     now: float  # seconds since the last merge
+    began: float = 0.0  # when that was, in seconds since the run's start
+    over: bool = False  # whether the run has used up its time
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
@@ -32,8 +38,19 @@ class Clock(Protocol):
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out."""
 
-    def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
-        """The next answer and its job, or None where the ``alarm`` rings before it."""
+    def away(self) -> frozenset[ClientId]:
+        """Who cannot be asked now; where nobody can and nobody works, time passes before."""
+        return frozenset()
+
+    def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
+        """The next answer and its job, or None where the ``alarm`` rings or time ends before it.
+
+        A job without an answer was lost.
+        """
+
+    def happened(self) -> list[Event]:
+        """What happened up to the last merge and was not told before, in order of time."""
+        return []
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time is 0 again. Jobs go on, or are dropped: which, and the seconds spent."""
@@ -43,17 +60,34 @@ class Clock(Protocol):
 
 
 class VirtualClock:
-    """Computed time: a job takes download + work / c + upload.
+    """Computed time: a job takes download + work / c + upload, and waits while its client is away.
 
-    Jobs of one version are trained together, side by side, when the first of them is due.
+    Jobs of one version are trained together, side by side, when the first of them is due. One whose
+    client drops out is found lost τ after it was sent, or at once where that was later.
     """
 
-    def __init__(self, executor: Executor, deadline: float, model_bytes: int = 0) -> None:
-        """Bind who trains, τ, and how much is sent each way."""
+    def __init__(
+        self,
+        executor: Executor,
+        deadline: float,
+        model_bytes: int = 0,
+        *,
+        presence: Presence | None = None,
+        dropout: float = 0.0,
+        budget: float = math.inf,
+        promised: bool = False,
+    ) -> None:
+        """Bind who trains, τ, and how much is sent each way; then who is there, the probability
+        to lose a job, seconds of the run, and whether its strategy promises to keep τ.
+        """
         self.deadline = deadline
-        self.now = 0.0
+        self.now = self.began = 0.0
+        self.over = False
         self._executor = executor
         self._model_bytes = model_bytes
+        self._presence, self._dropout = presence, dropout
+        self._budget, self._promised = budget, promised
+        self._events: list[Event] = []
         self._queue: list[tuple[float, int, Job]] = []  # by arrival, then by order
         self._answers: dict[int, LocalUpdate] = {}  # of jobs that are trained and not due yet
 
@@ -77,48 +111,121 @@ class VirtualClock:
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out now; those of an earlier process keep the time at which they arrive."""
         for job in jobs:
-            at = self.now + self._seconds(job) if job.arrives is None else job.arrives
-            heapq.heappush(self._queue, (at, job.sequence, replace(job, arrives=at)))
-            if job.answer is not None:
-                self._answers[job.sequence] = job.answer
+            if job.arrives is not None and job.started > self.began:
+                self._events.append(event("started", job.started, job.assignment))
+            self._push(self._begin(job) if job.arrives is None else job)
 
-    def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
-        """The next answer, or None where the ``alarm`` rings before it."""
-        if alarm is not None and (not self._queue or alarm < self._queue[0][0]):
-            self.now = alarm
+    def away(self) -> frozenset[ClientId]:
+        """Who cannot be asked now; where nobody can and nobody works, time passes before."""
+        if self._presence is None:
+            return frozenset()
+        found, back = self._presence.away(self.began + self.now)
+        if back is None or self._queue:
+            return found
+        self.over = back > self._budget
+        # Rounding must not make it earlier than that client is back.
+        self.now = min(back + math.ulp(back), self._budget) - self.began
+        return self._presence.away(self.began + self.now)[0]
+
+    def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
+        """The next answer, a loss, or None where the ``alarm`` rings or time ends before it."""
+        due = self._queue[0][0] if self._queue else math.inf
+        rings = math.inf if alarm is None else alarm
+        left = self._budget - self.began
+        self.over = min(due, rings) > left
+        if self.over or rings < due:
+            self.now = left if self.over else max(self.now, rings)
             return None
         job = self._queue[0][2]
-        if job.sequence not in self._answers:
+        if job.lost is None and job.sequence not in self._answers:
             self._train(job.assignment.base_version)
         self.now, sequence, _ = heapq.heappop(self._queue)
+        told, time = job.assignment, self.began + self.now
+        if job.lost is not None:
+            self._events.append(event("lost", time, told, seconds=job.lost, away=job.away))
+            return job, None
         update = self._answers.pop(sequence)
+        seconds = self._heard(job) if update.seconds is None else update.seconds
+        kind = "late" if seconds > self.deadline else "done"
+        more = {"bytes_up": self._answer_bytes(job), "work": self._work(job), "away": job.away}
+        self._events.append(event(kind, time, told, **more))
         # What the server knows better than a client: how it was drawn, and where it began.
-        version = job.assignment.base_version
-        seconds = self._seconds(job) if update.seconds is None else update.seconds
+        version = told.base_version
         return job, replace(update, copies=job.copies, base_version=version, seconds=seconds)
+
+    def happened(self) -> list[Event]:
+        """What happened up to the last merge and was not told before, in order of time."""
+        known = sorted(self._events, key=lambda one: one["time"])
+        past = bisect_right(known, self.began, key=lambda one: one["time"])
+        self._events = known[past:]
+        return known[:past]
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
-        dropped = sorted(self._queue, key=lambda entry: entry[1]) if cancel else []
-        spent = [(job, self.now - (at - self._seconds(job))) for at, _, job in dropped]
-        left = [] if cancel else [replace(j, arrives=at - self.now) for at, _, j in self._queue]
-        answers = {} if cancel else self._answers
-        self.now, self._queue, self._answers = 0.0, [], answers
-        self.send(left)
-        return spent
+        left = [replace(job, arrives=at - self.now) for at, _, job in self._queue]
+        end, self.began = self.now, self.began + self.now
+        self.now, queue, self._queue = 0.0, self._queue, []
+        if not cancel:
+            for job in left:
+                self._push(job)
+            return []
+        self._answers = {}
+        dropped = sorted(queue, key=lambda entry: entry[1])
+        ended = [event("cancelled", self.began, job.assignment) for _, _, job in dropped]
+        # What they would have done later does not happen.
+        self._events = [one for one in self._events if one["time"] <= self.began] + ended
+        return [(job, end - (at - self._heard(job))) for at, _, job in dropped]
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
         self._executor.expect(assignments)
 
+    def _push(self, job: Job) -> None:
+        assert job.arrives is not None
+        heapq.heappush(self._queue, (job.arrives, job.sequence, job))
+        if job.answer is not None:
+            self._answers[job.sequence] = job.answer
+
+    def _begin(self, job: Job) -> Job:
+        """A job that goes out now: when it is heard of next, as an answer or as a loss."""
+        told, profile, time = job.assignment, job.profile, self.began + self.now
+        download, work = self._model_bytes / profile.download, self._work(job)
+        seconds, lost = self._seconds(job), None
+        if self._dropout:
+            generator = stream(told.seed, *told.path("dropout"))
+            if generator.random() < self._dropout:
+                lost = seconds = download + generator.random() * work / profile.capability
+        before = away = 0.0
+        if self._presence is not None:
+            before = self._presence.pause(told.client_id, time, download)
+            away = self._presence.pause(told.client_id, time, seconds)
+        known = {"work": work, "speed": profile.capability, "bytes_down": self._model_bytes}
+        known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
+        known |= {"deadline": self.deadline, "promised": self._promised}
+        self._events.append(event("sent", time, told, **known))
+        started = time + download + before
+        self._events.append(event("started", started, told))
+        job = replace(job, sent=time, started=started, away=away, lost=lost)
+        return replace(job, arrives=self.now + self._heard(job))
+
+    def _heard(self, job: Job) -> float:
+        """Seconds from sending a job to its answer, or to the notice that it is lost."""
+        if job.lost is None:
+            return self._seconds(job) + job.away
+        return max(job.lost + job.away, self.deadline)
+
+    def _work(self, job: Job) -> int:
+        return job.assignment.plan.work(job.profile.num_samples)
+
     def _seconds(self, job: Job) -> float:
-        plan = job.assignment.plan
-        share = plan.trained_share
-        sent = self._model_bytes if share == 1 else sent_bytes(job.base, share)
-        return job.profile.seconds(plan.work(job.profile.num_samples), self._model_bytes, sent)
+        return job.profile.seconds(self._work(job), self._model_bytes, self._answer_bytes(job))
+
+    def _answer_bytes(self, job: Job) -> int:
+        share = job.assignment.plan.trained_share
+        return self._model_bytes if share == 1 else sent_bytes(job.base, share)
 
     def _train(self, version: int) -> None:
-        waiting = [job for job in self.in_flight if job.answer is None]
+        waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]
         jobs = [job for job in waiting if job.assignment.base_version == version]
         updates = self._executor.run(jobs[0].base, [job.assignment for job in jobs])
         self._answers.update({j.sequence: u for j, u in zip(jobs, updates, strict=True)})

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fedcore.errors import BadOption
-from fedcore.records import ClientRecord, Waste
+from fedcore.records import ClientRecord, Event, Waste, event
 from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
@@ -44,6 +44,8 @@ class Merged:
     clients: tuple[ClientRecord, ...]  # who was drawn and sat out, and who answered
     rejected: int  # answers that could not be merged
     training_seconds: float  # of real time, until all answers were there
+    events: tuple[Event, ...] = ()
+    cut: bool = False  # the run's time ended before a merge: the model is the one before
 
 
 @dataclass(slots=True)
@@ -74,9 +76,10 @@ class Server:
 
     def run(self, state: ServerState) -> Iterator[Merged]:
         """Merge after merge, from ``state`` on."""
+        self.clock.began = state.time
         self.clock.send(state.jobs)
         self._handed_out = len(state.jobs)
-        while state.version < self.settings.merges:
+        while state.version < self.settings.merges and not self.clock.over:
             yield (merged := self._until_merge(state))
             state = merged.state
 
@@ -86,6 +89,7 @@ class Server:
         merging, memory = self.strategy.merge(state), state.sampler
         answers = rejected = 0
         rang, trained = False, 0.0
+        taken: list[Assignment] = []
         self._draws, self._starts = 0, Counter()
         self._look_ahead(state.version)
         records = self._hand_out(state, memory)
@@ -96,34 +100,50 @@ class Server:
                 break
             began = time.perf_counter()
             arrival = clock.wait(None if rang else alarm)
+            if clock.over:
+                break
             if arrival is None:
                 rang = True
                 continue
             job, update = arrival
+            if update is None:
+                records.append(_wasted(job, (job.lost or 0.0) + job.away, state, Waste.LOST))
+                continue
             sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
             waste = None if sound else Waste.REJECTED
-            records.append((job.sequence, _record(job, update, state.version, waste)))
+            record = _record(job, update, state.version, waste)
+            ended = None if clock.now == update.seconds else clock.now
+            records.append((job.sequence, replace(record, ended=ended)))
             if sound:
                 answers += update.copies
+                taken.append(job.assignment)
                 merging.add(update, job.base)
                 if self.sampler.observe is not None:
                     memory = self.sampler.observe(memory, update, self.sizes)
             else:
                 rejected += 1
         seconds = clock.now
-        for job, spent in clock.restart(cancel=action is Action.MERGE_AND_CANCEL):
-            known = LocalUpdate(job.assignment.client_id, {}, 0, seconds=spent)
-            record = _record(job, known, state.version, Waste.CANCELLED)
-            records.append((job.sequence, record))
+        cut = clock.over
+        dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
+        records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         after = replace(
-            merging.finish(), version=state.version + 1, sampler=memory, jobs=clock.in_flight
+            state if cut else merging.finish(),
+            version=state.version + 1,
+            sampler=memory,
+            jobs=clock.in_flight,
+            time=clock.began,
         )
+        events = clock.happened()
+        for told in () if cut else taken:
+            stale = state.version - told.base_version
+            events.append(event("merged", clock.began, told, staleness=stale))
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
-        return Merged(after, seconds, ordered, rejected, trained)
+        return Merged(after, seconds, ordered, rejected, trained, tuple(events), cut)
 
     def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
+        away = self.clock.away()
         out = self.clock.in_flight
         most = self.strategy.pace.concurrency or self.settings.clients_per_round
         room = most - sum(job.copies for job in out)
@@ -131,7 +151,7 @@ class Server:
             return []
         cohort = self._drawn_ahead.pop(state.version, None)
         if cohort is None:
-            busy = frozenset(job.assignment.client_id for job in out)
+            busy = away.union(job.assignment.client_id for job in out)
             cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
         self._draws += 1
         jobs, sat_out = [], []
@@ -197,6 +217,11 @@ def checked(plan: LocalPlan) -> LocalPlan:
 def is_sound(update: LocalUpdate) -> bool:
     """Whether an answer can be averaged: one NaN would end the training for all."""
     return all(bool(torch.isfinite(value).all()) for value in update.params.values())
+
+
+def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[int, ClientRecord]:
+    known = LocalUpdate(job.assignment.client_id, {}, 0, seconds=seconds)
+    return job.sequence, _record(job, known, state.version, why)
 
 
 def _record(

@@ -112,6 +112,7 @@ class Strategy:
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift
     by_cohort: Callable[[ServerState, Profiles], Plans] | None = None
     in_parts: bool = False
+    keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:
         """Refuse the merge functions of earlier versions, which took all answers at once."""
@@ -136,7 +137,7 @@ class Draw:
     sizes: ClientSizes
     profiles: Mapping[ClientId, ClientProfile]
     again: int = 0  # how many draws were made from that version before
-    busy: frozenset[ClientId] = frozenset()  # who has not answered yet
+    busy: frozenset[ClientId] = frozenset()  # who has not answered yet, or is away
     memory: Params = field(default_factory=dict)  # what ``Sampler.observe`` made of the answers
 
     def generator(self) -> Generator:

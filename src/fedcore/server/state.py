@@ -24,6 +24,10 @@ class Job:
     sequence: int  # how many were asked before it: of two that answer at once, they come first
     arrives: float | None = None  # seconds from the last merge on, once a virtual clock has it
     answer: LocalUpdate | None = None  # where it is known before it is due
+    sent: float = 0.0  # seconds since the run's start
+    started: float = 0.0  # likewise, its work: when it has the model
+    away: float = 0.0  # seconds of its time for which the client is away
+    lost: float | None = None  # seconds of its own after which the client drops out
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class ServerState:
     clients: Mapping[ClientId, Params] = field(default_factory=dict)  # what it keeps of each
     sampler: Params = field(default_factory=dict)  # a sampler's memory
     jobs: tuple[Job, ...] = ()  # what is in flight
+    time: float = 0.0  # virtual seconds since the run's start
     # Of simulations alone, to go on from: what clients keep to themselves, and no server sees.
     on_clients: Mapping[ClientId, Tensor] = field(default_factory=dict)
 
@@ -61,11 +66,12 @@ def to_snapshot(state: ServerState) -> Snapshot:
             scalars = dataclasses.asdict(replace(job.answer, params={}, payload=None))
             del scalars["params"]
         who = told.client_id, told.base_version, told.repeat
-        jobs.append([*who, job.copies, job.arrives, scalars])
+        times = job.sent, job.started, job.away, job.lost
+        jobs.append([*who, job.copies, job.arrives, scalars, *times])
     tensors = {
         f"{group}/{name}": value for group in groups for name, value in groups[group].items()
     }
-    return Snapshot(tensors, {"version": state.version, "jobs": jobs})
+    return Snapshot(tensors, {"version": state.version, "jobs": jobs, "time": state.time})
 
 
 # (client, base version, repeat, shift) -> what the client was told, made again
@@ -83,14 +89,14 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
     bases: dict[int, Params] = {}
     jobs = []
     for number, job in enumerate(saved.meta["jobs"]):
-        client, version, repeat, copies, arrives, scalars = job
+        client, version, repeat, copies, arrives, scalars, *times = job
         base = bases.setdefault(version, group(f"base/{version}"))
         told, profile = assign(client, version, repeat, group(f"shift/{number}") or None)
         answer = None
         if scalars is not None:
             payload = group(f"payload/{number}") or None
             answer = LocalUpdate(params=group(f"answer/{number}"), **scalars | {"payload": payload})
-        jobs.append(Job(told, profile, copies, base, number, arrives, answer))
+        jobs.append(Job(told, profile, copies, base, number, arrives, answer, *times))
     return ServerState(
         params=group("param"),
         version=saved.meta["version"],
@@ -98,5 +104,6 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         clients={client: group(f"client/{client}") for client in sorted(owners)},
         sampler={name: value.cpu() for name, value in group("sampler").items()},
         jobs=tuple(jobs),
+        time=saved.meta.get("time", 0.0),  # versions before 0.4 did not say
         on_clients={int(client): value.cpu() for client, value in group("memory").items()},
     )

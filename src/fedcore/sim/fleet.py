@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +13,29 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.seeding import stream
+from fedcore.server.presence import Presence
+from fedcore.sim.speeds import read_speeds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
+Floats = NDArray[np.float64]
+
+TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
+
 
 class Profiles(Mapping[ClientId, ClientProfile]):
-    """Profiles made when asked for, from two arrays: a fleet may be large."""
+    """Profiles made when asked for, from arrays: a fleet may be large."""
 
     def __init__(
-        self, sizes: ClientSizes, speeds: NDArray[np.float64], download: float, upload: float
+        self, sizes: ClientSizes, speeds: Floats, download: Floats, upload: Floats
     ) -> None:
-        """Bind sizes and capabilities, which stand in the same order, and everybody's link."""
+        """Bind sizes, capabilities and links, which stand in the same order."""
         self._sizes = sizes
-        self._speeds = speeds
-        self._link = (download, upload)
+        self._known = np.stack([speeds, download, upload], axis=1)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
-        size, speed = int(self._sizes.counts[place]), float(self._speeds[place])
-        return ClientProfile(size, speed, *self._link)
+        return ClientProfile(int(self._sizes.counts[place]), *self._known[place].tolist())
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._sizes)
@@ -46,53 +50,98 @@ class Fleet:
 
     profiles: Mapping[ClientId, ClientProfile]
     deadline: float
+    stragglers: float  # percentage of clients that cannot do E epochs on everything by then
+    presence: Presence | None = None  # where clients come and go
+    slow: frozenset[ClientId] = frozenset()  # who the stragglers are
 
 
 def fleet_of(
     sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey, model_bytes: int = 0
 ) -> Fleet:
-    """Give every client a capability, the same for all strategies, and set τ by the stragglers."""
+    """Give every client a capability, the same for all strategies; τ as given or by stragglers."""
     known = ClientSizes.of(sizes)
-    speeds = _capabilities(known.counts.astype(float), experiment, run.seed)
-    down, up = experiment.download or math.inf, experiment.upload or math.inf
-    profiles = Profiles(known, speeds, down, up)
-    return Fleet(profiles, deadline(profiles, run.stragglers, experiment.epochs, model_bytes))
+    speeds, links = _capabilities(known, experiment, run.seed)
+    given = (experiment.download, experiment.upload)  # which hold for everybody
+    links = [np.full_like(own, one) if one else own for own, one in zip(links, given, strict=True)]
+    profiles = Profiles(known, speeds, *links)
+    full = full_seconds(profiles, experiment.epochs, model_bytes)
+    seconds = experiment.deadline or deadline(full, run.stragglers)
+    on, off = experiment.mean_on * seconds, experiment.mean_off * seconds
+    presence = Presence(known, on, off, run.seed) if off else None
+    slow = frozenset(known.ids[place] for place in np.flatnonzero(full > seconds).tolist())
+    return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
 
 
-def deadline(
-    profiles: Mapping[ClientId, ClientProfile], stragglers: float, epochs: int, model_bytes: int = 0
-) -> float:
-    """τ: the (100 - s)-th percentile of E·m^i / c^i + transfer, so that the slowest s % miss it."""
+def full_seconds(
+    profiles: Mapping[ClientId, ClientProfile], epochs: int, model_bytes: int = 0
+) -> Floats:
+    """E·m^i / c^i + transfer, of each client: what a whole round takes it."""
     seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
-    full = np.fromiter(seconds, float, len(profiles))
+    return np.fromiter(seconds, float, len(profiles))
+
+
+def deadline(full: Floats, stragglers: float) -> float:
+    """τ: the (100 - s)-th percentile of whole rounds, so that the slowest s % miss it."""
     return float(np.percentile(full, 100 - stragglers))
 
 
 def _capabilities(
-    sizes: NDArray[np.float64], experiment: Experiment, seed: int
-) -> NDArray[np.float64]:
-    """Speeds c^i by one of three laws.
+    sizes: ClientSizes, experiment: Experiment, seed: int
+) -> tuple[Floats, list[Floats]]:
+    """Speeds c^i and both links, out of a file or by one of four laws.
 
     ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor, because a
     capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
-    is what the notation says, std = 0.5. ``size-linked``: c^i = 1 + std (m^i - mean m) / std m,
-    the authors' code: no draw, and clients with more data are faster. ``equal``: c^i = 1.
+    is what the notation says, std = 0.5. ``phones``: docs/fleets.md. ``size-linked``:
+    c^i = 1 + std (m^i - mean m) / std m, the authors' code: no draw, and clients with more data are
+    faster. ``equal``: c^i = 1.
     """
+    counts = sizes.counts.astype(float)
     std, floor = experiment.capability_std, experiment.capability_floor
-    if experiment.capability == "equal":
-        return np.ones(len(sizes))
+    speeds, links = np.ones(len(sizes)), [np.full(len(sizes), np.inf)] * 2
+    generator = stream(seed, "capability")
+    if experiment.speeds is not None:
+        return read_speeds(experiment.speeds, sizes)
     if experiment.capability == "size-linked":
-        spread = sizes.std()
-        linked = 1 + std * (sizes - sizes.mean()) / (spread if spread > 0 else 1.0)
-        return np.asarray(np.maximum(linked, floor), dtype=np.float64)
+        spread = counts.std()
+        linked = 1 + std * (counts - counts.mean()) / (spread if spread > 0 else 1.0)
+        speeds = np.maximum(linked, floor)
+    elif experiment.capability == "normal":
+        speeds = _normal(len(sizes), std, floor, generator)
+    elif experiment.capability == "phones":
+        milliseconds, kilobits = _phones(generator.random((2, len(sizes))))
+        speeds, links = 1000 / (TRAINING * milliseconds), [125 * kilobits] * 2
+    if rho := experiment.speed_size_correlation:
+        speeds = np.sort(speeds)[_ranks(counts, rho, stream(seed, "speed and size"))]
+    return speeds, links
+
+
+def _normal(count: int, std: float, floor: float, generator: np.random.Generator) -> Floats:
     highest = 1 + 3 * std  # next to no draw is above it: one in 740
     if floor > highest:
         raise BadOption(
             f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
             f"got {floor:g}; lower it"
         )
-    generator = stream(seed, "capability")
-    speeds = generator.normal(1.0, std, len(sizes))
+    speeds = generator.normal(1.0, std, count)
     while (slow := speeds < floor).any():
         speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
     return speeds
+
+
+def _phones(shares: Floats) -> list[Floats]:
+    """Milliseconds per sample and kbit/s of phones at shares [2, n] of all: inverse quantiles."""
+    text = (files("fedcore.sim") / "phones.csv").read_text("utf-8")
+    percentiles, *rows = np.loadtxt(text.splitlines(), delimiter=",", usecols=range(1, 102))
+    return [np.interp(100 * u, percentiles, row) for u, row in zip(shares, rows, strict=True)]
+
+
+def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Rank of each client's speed, by a Gaussian copula: normals z with corr(z_size, z_speed) = ρ.
+
+    z_speed = ρ z_size + √(1 - ρ²) ε, where z_size are normal draws in the order of the sizes.
+    """
+    ordered, noise = np.sort(generator.normal(size=len(sizes))), generator.normal(size=len(sizes))
+    by_size = np.empty_like(ordered)
+    by_size[np.lexsort((noise, sizes))] = ordered  # equal sizes in any order
+    return np.argsort(np.argsort(rho * by_size + np.sqrt(1 - rho**2) * noise))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from fedcore.types import ClientData, ClientId, Generator, Params
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
 CHUNK = 4096
 CPU_CHUNK = 128
+PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
 Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
 
@@ -37,11 +38,18 @@ class Measure:
     """Scores models on training and test data of a federation, or on some of them."""
 
     def __init__(
-        self, federation: Federation, count: int, device: torch.device, threads: int
+        self,
+        federation: Federation,
+        count: int,
+        device: torch.device,
+        threads: int,
+        *,
+        halved: bool = False,
     ) -> None:
         """Draw ``count`` samples of training and of test data, or take all for 0.
 
         A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
+        Where step sizes are chosen, test data are ``halved``: one half is to choose by.
         """
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
@@ -53,17 +61,47 @@ class Measure:
             self._train = [train.to(device)]
         elif not isinstance(clients, LazyClients):  # else it need not fit in memory
             self._train = [pool(clients.values()).to(device)]
-        if test is not None and 0 < count < len(test):
-            test = draw({0: test}, {0: len(test)}, count, stream(0, "evaluate", "test"))
-        self._test = None if test is None else test.to(device)
+        halves = {"test": test}
+        if halved and test is not None:
+            order = stream(0, "evaluate", "halves").permutation(len(test))
+            parts = np.split(order, [len(test) // 2])
+            pieces = (ClientData(*test.take(torch.from_numpy(np.sort(part)))) for part in parts)
+            halves = dict(zip(("validation", "test"), pieces, strict=True))
+        for name, half in halves.items():
+            if half is not None and 0 < count < len(half):
+                halves[name] = draw({0: half}, {0: len(half)}, count, stream(0, "evaluate", name))
+        self._held_out = {name: half.to(device) for name, half in halves.items() if half}
+        self._clients, self._judged, self._most = clients, list(sizes), max(sizes.values())
+        if 0 < count < sizes.counts.sum():  # as many clients as make ``count`` samples
+            order = stream(0, "evaluate", "clients").permutation(len(sizes))
+            ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
+            places = np.sort(order[: np.searchsorted(ends, count) + 1])
+            self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
 
     def train(self, params: Params) -> Score:
         """L(w) of Eq. 1 and the accuracy on training data."""
         return self._evaluator.score(params, self._train)
 
-    def test(self, params: Params) -> Score | None:
-        """The same on held-out data, if there are any."""
-        return None if self._test is None else self._evaluator.score(params, [self._test])
+    def test(self, params: Params, half: str = "test") -> Score | None:
+        """The same on held-out data, if there are any, or on the half called 'validation'."""
+        data = self._held_out.get(half)
+        return None if data is None else self._evaluator.score(params, [data])
+
+    def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
+        """Right answers and samples of clients, on their own training data.
+
+        Of all clients, or of a fixed draw of them with at most ``PER_CLIENT`` samples each.
+        """
+        right, counts = [], {}
+        for client in self._judged:
+            data = self._clients[client]
+            if len(data) > self._most:
+                rows = stream(0, "evaluate", "client", client).permutation(len(data))[: self._most]
+                data = ClientData(*data.take(torch.from_numpy(rows)))
+            right.append(self._evaluator.sums(params, data)[1])
+            counts[client] = len(data)
+        hits = torch.stack(right).tolist()  # one look at the device for all clients
+        return {client: (hit, counts[client]) for client, hit in zip(counts, hits, strict=True)}
 
 
 class Evaluator:
@@ -85,12 +123,14 @@ class Evaluator:
         device = next(iter(params.values())).device
         sums, count = torch.zeros(2, dtype=torch.float64, device=device), 0
         for data in pieces:
-            sums += self._summed(params, data.to(device))
+            sums += self.sums(params, data)
             count += len(data)
         loss, hits = sums.tolist()  # one look at the device for all chunks
         return Score(loss / count, hits / count)
 
-    def _summed(self, params: Params, data: ClientData) -> Tensor:
+    def sums(self, params: Params, data: ClientData) -> Tensor:
+        """Sum of losses and number of right answers [2], on the device of the parameters."""
+        data = data.to(next(iter(params.values())).device)
         layers = sum(value.dim() > 1 for value in params.values())
         chunk = min(CHUNK, CPU_CHUNK) if data.y.device.type == "cpu" and layers > 1 else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
@@ -128,6 +168,20 @@ def _sums(
         right = (scores.argmax(dim=1) == y).sum()
         sums.append(torch.stack([losses.double().sum(), right.double()]))
     return sums
+
+
+def slow_and_worst(
+    scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
+) -> tuple[float | None, float]:
+    """Accuracy over all samples of slow clients, and the mean of the worst tenth of clients.
+
+    Of n clients, that tenth are the ceil(n / 10) with the least accuracy on their own samples.
+    """
+    theirs = [score for client, score in scores.items() if client in slow]
+    right, count = (sum(column) for column in zip(*theirs, strict=True)) if theirs else (0.0, 0)
+    accuracies = sorted(hits / samples for hits, samples in scores.values())
+    worst = accuracies[: -(-len(accuracies) // 10)]
+    return right / count if count else None, sum(worst) / len(worst)
 
 
 def draw(

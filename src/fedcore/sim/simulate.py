@@ -17,9 +17,9 @@ from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
-from fedcore.sim.world import build_strategy, build_world, simulate_rounds
+from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.clients import LazyClients
-from fedcore.task import Task
+from fedcore.task import Task, naming
 from fedcore.threads import one_thread_each
 from fedcore.types import ClientId, FederatedDataset
 
@@ -33,7 +33,7 @@ def simulate(
     *,
     test: tuple[Any, Any] | None = None,
     strategy: str | Strategy = "fedcore",
-    stragglers: float = 30.0,
+    stragglers: float | None = None,
     seed: int = 0,
     head: str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
@@ -49,7 +49,7 @@ def simulate(
             which stay as they are.
         test: held-out (inputs, labels), for the test accuracy of every round.
         strategy: a name ('fedcore list' shows them), a path to a .py file, or a ``Strategy``.
-        stragglers: percentage of clients that miss the deadline.
+        stragglers: percentage of clients that miss the deadline; 30 unless ``deadline`` is given.
         seed: of cohorts, speeds and shuffles.
         head: name of the last linear layer, if it is not the last ``nn.Linear`` of the model.
         on_round: called with every round's record as it ends.
@@ -59,10 +59,14 @@ def simulate(
         The rounds and the trained parameters.
     """
     _check_arguments(clients, model, strategy, options)
-    given = {**options, "stragglers": stragglers, "seed": seed}
+    if not (on_round is None or callable(on_round)):
+        raise BadOption(f"on_round must be a function of a round's record, got {on_round!r}")
+    given = {**options, "seed": seed}
+    if stragglers is not None or not options.get("deadline"):
+        given["stragglers"] = 30.0 if stragglers is None else stragglers
     experiment = resolve(given, lambda benchmark, preset: {})
-    for name, values in (("stragglers", experiment.stragglers), ("seed", experiment.seed)):
-        if len(values) != 1:
+    for name in ("stragglers", "seed", "learning_rates"):
+        if len(values := getattr(experiment, name)) > 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
     Task(model, head)  # its refusals come before anything is tried
     types = (p.dtype for p in model.parameters() if p.is_floating_point())
@@ -81,10 +85,12 @@ def simulate(
     if isinstance(strategy, str):
         there = (federation.proxy, len(members), federation.model_bytes)
         strategy = build_strategy(strategy, experiment, *there)
-    run = RunKey("own data", name, experiment.stragglers[0], experiment.seed[0])
+    level, *_ = levels_of(experiment, {experiment.seed[0]: federation})
+    run = RunKey("own data", name, level, experiment.seed[0])
     records: list[RoundRecord] = []
     params = federation.initial
-    with closing(simulate_rounds(build_world(federation, experiment, run, strategy))) as rounds:
+    world = build_world(federation, experiment, run, strategy)
+    with naming(model), closing(simulate_rounds(world)) as rounds:
         for record, state in rounds:
             params = {name: value.cpu() for name, value in state.params.items()}
             records.append(record)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import torch
 
@@ -14,15 +16,16 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.errors import BadOption
 from fedcore.rates import factor_of
-from fedcore.records import RoundRecord, RunKey, Snapshot
+from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import LoopSettings, Merged, Server
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure
+from fedcore.sim.measure import Measure, slow_and_worst
 from fedcore.sources.clients import LazyClients, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -74,6 +77,8 @@ class World:
     initial: Params
     device: torch.device
     deadline: float
+    slow: frozenset[int]  # clients that cannot do E epochs on everything by the deadline
+    ending: Ending  # as far as it is known before the first round
 
 
 def build_world(
@@ -93,20 +98,38 @@ def build_world(
     sizes = sizes_of(clients)
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
-    ahead = AHEAD if lazy is None else 0
+    ahead = AHEAD if lazy is None and fleet.presence is None else 0
     settings = LoopSettings(
-        experiment.epochs, experiment.clients_per_round, run.seed, experiment.rounds, ahead
+        experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds, ahead
     )
-    clock = VirtualClock(executor, fleet.deadline, sent)
+    clock = VirtualClock(
+        executor,
+        fleet.deadline,
+        sent,
+        presence=fleet.presence,
+        dropout=experiment.dropout,
+        budget=experiment.time_budget * fleet.deadline or math.inf,
+        promised=strategy.keeps_deadline,
+    )
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
+    halved = len(experiment.learning_rates) > 1
+    server = Server(
+        strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
+    )
+    working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
+    if experiment.time_budget and not any(working):
+        asked = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
+        raise BadOption(f"{asked}, so time would not pass; leave out --time-budget")
     return World(
-        Server(strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings),
+        server,
         executor,
-        Measure(federation, experiment.evaluate_samples, device, threads),
+        Measure(federation, experiment.evaluate_samples, device, threads, halved=halved),
         federation.initial,
         device,
         fleet.deadline,
+        fleet.slow,
+        Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0),
     )
 
 
@@ -137,6 +160,8 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
     executed = time.perf_counter()
     trained = world.measure.train(merged.state.params)
     tested = world.measure.test(merged.state.params)
+    last = merged.cut or merged.state.version == world.server.settings.merges
+    ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
     return RoundRecord(
         number=merged.state.version,
@@ -149,11 +174,38 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
         wall_seconds=ended - began,
+        ending=ending,
+        cut=merged.cut,
+        events=merged.events,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
+
+
+def _ending(world: World, params: Params) -> Ending:
+    """How the last model does on clients' own data, and on the half that is to choose by."""
+    slow, worst = slow_and_worst(world.measure.by_client(params), world.slow)
+    chosen = world.measure.test(params, "validation")
+    return replace(
+        world.ending,
+        slow_accuracy=slow,
+        worst_accuracy=worst,
+        validation_accuracy=None if chosen is None else chosen.accuracy,
+    )
+
+
+def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
+    """Shares of stragglers: those asked for, or what the deadline makes, in the mean over seeds."""
+    if not experiment.deadline:
+        return list(experiment.stragglers)
+    shares = []
+    for seed, one in federations.items():
+        run = RunKey("", "", 0.0, seed)
+        fleet = fleet_of(sizes_of(one.dataset.clients), experiment, run, one.model_bytes)
+        shares.append(fleet.stragglers)
+    return [round(mean(shares), 1)]
 
 
 def training_of(experiment: Experiment) -> TrainingSettings:

@@ -19,4 +19,4 @@ def build(*, aggregation: str = "mean") -> Strategy:
             return LocalPlan((Phase(epochs),), Path.FULL)
         return SIT_OUT
 
-    return Strategy(plan, by_name(aggregation))
+    return Strategy(plan, by_name(aggregation), keeps_deadline=True)

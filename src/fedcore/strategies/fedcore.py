@@ -98,4 +98,4 @@ def build(
         drawn = Phase(1, CoresetSpec(budget, "uniform-plain", NONE))
         return (drawn,) if budget else (), Path.RANDOM_SUBSET
 
-    return Strategy(plan, by_name(aggregation))
+    return Strategy(plan, by_name(aggregation), keeps_deadline=True)

@@ -25,4 +25,4 @@ def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1, catch_up: float
         own = LocalPlan((Phase(affordable),), path, prox_mu=fedprox_mu)
         return caught_up(own, client.num_samples, epochs, catch_up)
 
-    return Strategy(plan, by_name(aggregation))
+    return Strategy(plan, by_name(aggregation), keeps_deadline=True)

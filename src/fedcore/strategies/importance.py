@@ -33,4 +33,4 @@ def build(*, aggregation: str = "mean", forward_price: float = 1 / 3) -> Strateg
         drawn = Phase(times, CoresetSpec(budget, "importance", LOGITS))
         return LocalPlan((Phase(1, forward_price=forward_price), drawn), Path.FORWARD_CORESET)
 
-    return Strategy(plan, otherwise.merge)
+    return Strategy(plan, otherwise.merge, keeps_deadline=True)
