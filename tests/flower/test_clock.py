@@ -56,7 +56,21 @@ def test_the_alarm_rings_after_the_grace():
     clock, _ = clock_over({1: silent})
     clock.send([job(0)])
     assert clock.wait(20.0) is None
-    assert clock.now == pytest.approx(23.0)
+    assert 22.7 < clock.now <= 23.0
+
+
+def test_a_slow_superlink_does_not_make_rounds_late():
+    clock, grid = clock_over({1: silent, 2: silent})
+    pull = grid.pull_messages
+
+    def slowly(ids):
+        grid.time.sleep(0.7)
+        return pull(ids)
+
+    grid.pull_messages = slowly
+    clock.send([job(0), job(1, sequence=1)])
+    assert clock.wait(20.0) is None
+    assert 22.7 < clock.now <= 23.0
 
 
 def test_where_nobody_is_out_nothing_is_waited_for():
@@ -100,7 +114,7 @@ def test_a_strategy_without_a_deadline_has_the_time_it_needs():
     assert grid.sent[0][1].deadline == 500.0
     assert grid.sent[0][2].metadata.ttl == TTL * 500
     assert clock.wait(20.0) is None
-    assert clock.now == pytest.approx(503.0)
+    assert 502.7 < clock.now <= 503.0
 
 
 def test_only_plain_values_leave_the_server_beside_models():

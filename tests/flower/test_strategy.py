@@ -126,9 +126,11 @@ def test_bytes_that_are_no_message_harm_nobody_else():
     assert torch.equal(weights(result), START["w"] + 4.0)
 
 
-def test_who_lies_three_times_in_a_row_is_left_out_for_five_rounds_then_ten():
+def test_who_lies_three_times_in_a_row_is_left_out_for_five_rounds_then_ten(caplog):
     liar = adding(float("nan"))
-    _, grid = run({7: adding(1.0), 8: liar}, 24)
+    with caplog.at_level("WARNING", logger="flwr"):
+        _, grid = run({7: adding(1.0), 8: liar}, 24)
+    assert "node 1 is left out of 10 rounds: it sent 6 bad answers in all" in caplog.text
     asked = [n for n in range(1, 25) if 8 in grid.asked(n)]
     # Rounds 1 to 3, out of 4 to 8, then 9 to 11, out of 12 to 21.
     assert asked == [1, 2, 3, 9, 10, 11, 22, 23, 24]
@@ -185,6 +187,12 @@ def test_a_deadline_below_the_overhead_is_an_error_with_the_numbers():
         BadOption, match=r"deadline is 5.0 s.*take 6.[234] to 6.[234] s.*set it to 13"
     ):
         run({7: far, 8: far}, 3, deadline=5.0)
+
+
+def test_a_run_that_is_done_is_not_refused_for_a_round_that_will_not_be():
+    far = adding(1.0, trip=6.3, seconds=0.1)
+    result, _ = run({7: far, 8: far}, 2, deadline=5.0, grace=2.0)
+    assert torch.equal(weights(result), START["w"] + 2.0)
 
 
 def test_one_node_with_too_long_a_way_sits_out_and_is_tried_again_later():
@@ -255,7 +263,7 @@ def test_fedavg_waits_for_everybody():
 def test_nobody_waits_longer_than_the_timeout():
     result, grid = run({7: adding(1.0), 8: silent}, 1, strategy="fedavg", timeout=100.0)
     assert torch.equal(weights(result), START["w"] + 1.0)
-    assert 1103 <= grid.time.now <= 1103.3
+    assert 1102.7 <= grid.time.now <= 1103.0
 
 
 @pytest.mark.parametrize(
@@ -288,7 +296,7 @@ def test_a_controller_of_ones_own():
 
     _, grid = run({7: adding(1.0), 8: adding(1.0)}, 2, deadline=mine)
     assert [o.deadline for _, o, _ in grid.sent] == [11.0, 11.0, 12.0, 12.0]
-    assert [s.before for s in seen] == [None, 11.0, 12.0]
+    assert [s.before for s in seen] == [None, 11.0]
     assert len(seen[1].full) == 2
 
 

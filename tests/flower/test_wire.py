@@ -98,7 +98,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(order=orders)
 def test_every_order_arrives_as_it_was_sent(order: Order) -> None:
     assert read_order(order_text(order)) == order
@@ -130,7 +130,7 @@ def test_a_changed_order_is_refused_or_read_again(
     assert read_order(order_text(told)) == told  # nothing is in it that cannot travel
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(text=st.text(max_size=60) | st.binary(max_size=60) | anything)
 def test_what_is_no_order_is_refused(text: object) -> None:
     with pytest.raises(BadMessage):

@@ -22,6 +22,7 @@ from fedcore.server.state import Job
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate
 
 POLL = 0.2  # seconds between two looks for answers
+LONGEST_PULL = 1.0  # seconds before the end of a round from which on there may be no pull
 USED = 0.98  # of a node's time is planned with
 TTL = 3.0  # deadlines that a message may live: shorter, and a busy node would be asked again
 SHARED = ("steps", "loss_sum", "loss_square_sum", "loss_count", "fell_back")  # with an update
@@ -52,7 +53,7 @@ class GridClock(Clock):
         self._post, self._options, self._order, self._unlimited = post, options, order, unlimited
         self._began, self._stands = post.monotonic(), True  # time stands until somebody is out
         self._ready: deque[tuple[Job, LocalUpdate]] = deque()
-        self._tickets = 0
+        self._tickets, self._took = 0, 0.0  # orders so far; seconds of the last pull
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
 
     @property
@@ -88,12 +89,14 @@ class GridClock(Clock):
 
         Without an alarm also after a failure, so that the server can fill the place.
         """
-        spare = self.limit - self.deadline + self._options.grace
+        # The last look is a little earlier, so that the round is over when the grace is.
+        spare = self.limit - self.deadline + max(0.0, self._options.grace - POLL)
         until = float("inf") if alarm is None else self._began + alarm + spare
         while True:
-            failures = len(self.notes.failed)
-            if not self._ready:
+            failures, time = len(self.notes.failed), self._post.monotonic()
+            if not self._ready and time + self._took <= until:  # a pull cannot be cut off
                 self.collect()
+                self._took = min(self._post.monotonic() - time, LONGEST_PULL)
             time = self._post.monotonic()
             self.now = time - self._began
             if self._ready:

@@ -6,10 +6,12 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from logging import WARNING
 from statistics import fmean, median, pstdev
 from typing import Any
 
 from flwr.proto.node_pb2 import NodeInfo
+from flwr.supercore import log
 
 from fedcore.flower.wire import Report
 from fedcore.sources.clients import ClientSizes
@@ -116,6 +118,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         if node.lies >= LIES:
             node.lies, node.left_out = 0, 2 * node.left_out or LEFT_OUT
             node.left_out_until = version + 1 + node.left_out
+            text = "node %d is left out of %d rounds: it sent %d bad answers in all"
+            log(WARNING, text, client, node.left_out, node.refused)
 
     def left_out(self, version: int) -> set[ClientId]:
         """Who is left out of a round for bad answers."""

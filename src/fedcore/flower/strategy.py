@@ -103,7 +103,8 @@ class FedCore(FedAvg):
         folder, before = None if options.checkpoint is None else Path(options.checkpoint), None
         if folder is not None:
             state, before = checkpoint.latest(folder, run, state, fleet)
-            log(INFO, "going on after round %d, by %r", state.version, str(folder))
+        if state.version:
+            log(INFO, "going on after round %d, from %s", state.version, folder)
         cohorts = Cohorts(clock, post, options, self)
         dashboard = Dashboard(options, run, num_rounds, state.version)
         pace = Pace(cohorts.decide, alarm=1.0) if method.pace.synchronous else method.pace
@@ -132,7 +133,8 @@ class FedCore(FedAvg):
             dashboard.add(merged, notes, clock.deadline, reason, found[1] or found[0], spent)
             if folder is not None:
                 checkpoint.save(folder, run, merged.state, fleet, clock.deadline)
-            reason = self._set_deadline(clock, clock.deadline, timeout)
+            if number < num_rounds:
+                reason = self._set_deadline(clock, clock.deadline, timeout)
         dashboard.finish()
         if merged is not None and not answered:
             raise FedCoreError("no answer could be merged in any round; the log says why")
