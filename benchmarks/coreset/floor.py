@@ -15,9 +15,9 @@ def products_per_second() -> float:
     left @ left
     best = float("inf")
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = time.process_time()
         left @ left
-        best = min(best, time.perf_counter() - begin)
+        best = min(best, time.process_time() - begin)
     return 2_000**3 / best
 
 

@@ -46,7 +46,7 @@ class Deployed:
     """An executor whose clients are Flower handlers, each on a clock of its own."""
 
     def __init__(self, way: str, federation: Federation, experiment: Experiment, world: World):
-        self.selection = SelectionTime()
+        self.selection, self.memory = SelectionTime(), dict[int, torch.Tensor]()
         self.reports: list[Any] = []
         self._fits, self._federation, self._experiment = way == "fit", federation, experiment
         self._deadline, self._profiles = world.deadline, world.server.profiles

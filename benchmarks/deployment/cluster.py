@@ -126,7 +126,7 @@ class Cluster:
 
     def start_superlink(self, *more: str) -> None:
         """Start the server process; a second start after a kill takes the same port."""
-        security = ("--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt")
+        security = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt"]
         security += ("--ssl-keyfile", "server.key", "--enable-supernode-auth")
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
         command += [*(security if self.secure else ("--insecure",)), *more]
@@ -147,7 +147,7 @@ class Cluster:
 
     def start_node(self, number: int) -> None:
         """Start a SuperNode; its client processes are children of it."""
-        security = ("--root-certificates", "ca.crt")
+        security = ["--root-certificates", "ca.crt"]
         security += ("--auth-supernode-private-key", f"node{number}.key")
         command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
         command += ["--port", str(free_port()), "--node-config", self.nodes[number]]
@@ -225,10 +225,15 @@ class Cluster:
             raise RuntimeError(str(answer))
         return answer
 
-    def _ask(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[bytes]:
+    def _ask(self, command: Sequence[object]) -> subprocess.CompletedProcess[bytes]:
         own = self.own_environment
         return subprocess.run(
-            command, check=False, cwd=self.folder, env=own, capture_output=True, timeout=60
+            [str(part) for part in command],
+            check=False,
+            cwd=self.folder,
+            env=own,
+            capture_output=True,
+            timeout=60,
         )
 
     def run(self, app: Path, **config: str | float) -> int:

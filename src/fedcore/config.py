@@ -31,6 +31,7 @@ from fedcore.values import (
     above_zero,
     accuracies,
     at_least,
+    below_one,
     convert,
     distinct,
     one_of,
@@ -115,7 +116,7 @@ class Experiment(FleetOptions):
     optimiser: str = _training(
         "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
     )
-    momentum: float = _training(0.0, "Momentum of 'sgd'.", at_least(0, 1))
+    momentum: float = _training(0.0, "Momentum of 'sgd'.", below_one)
     weight_decay: float = _training(
         0.0, "Times the parameters, added to every gradient.", at_least(0)
     )

@@ -44,22 +44,24 @@ def one_thread_each() -> Iterator[None]:
 
 def _limit() -> Callable[[], None]:
     """Bound the libraries; gives what undoes it, on any thread and more than once."""
-    usual, blas = torch.get_num_threads(), _blas()
-    limits = None if blas is None else blas.limit(limits=1)
+    usual = torch.get_num_threads()
+    before = [(library, library.get_num_threads()) for library in _blas()]
+    for library, _ in before:
+        library.set_num_threads(1)
 
     def give_back() -> None:
         torch.set_num_threads(usual)
-        if limits is not None:
-            limits.restore_original_limits()
+        for library, number in before:
+            library.set_num_threads(number)
 
     return give_back
 
 
 @functools.cache
-def _blas() -> Any:
-    """Who knows the BLAS libraries that are loaded, or nobody; finding them takes a while."""
+def _blas() -> list[Any]:
+    """The BLAS libraries that are loaded, where they can be known; finding them takes a while."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
-        return None
-    return ThreadpoolController().select(user_api="blas")
+        return []
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)

@@ -272,13 +272,11 @@ class SelectionTime:
 class Executor(Protocol):
     """Runs assignments; data is bound at construction, since a real server never has it."""
 
+    memory: dict[ClientId, Tensor]  # what clients keep of their samples from job to job
+
     @property
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
-
-    @property
-    def memory(self) -> dict[ClientId, Tensor]:
-        """What clients keep of their samples between jobs, for a simulation to write down."""
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Prepare for what a later round will ask; it changes the time, never an answer."""

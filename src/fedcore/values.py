@@ -48,6 +48,12 @@ def above_zero(name: str, value: Any) -> None:
         raise BadOption(f"{name} must be above 0, got {value}")
 
 
+def below_one(name: str, value: Any) -> None:
+    """A check for numbers from 0 on and below 1."""
+    if not 0 <= value < 1:
+        raise BadOption(f"{name} must be at least 0 and below 1, got {value}")
+
+
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
 

@@ -51,7 +51,8 @@ SMALL = Experiment(
 
 def final(federation, strategy, executor, **options):
     experiment = dataclasses.replace(SMALL, executor=executor, **options)
-    method = build_strategy(strategy, experiment, federation.proxy)
+    there = len(federation.dataset.clients)
+    method = build_strategy(strategy, experiment, federation.proxy, there)
     run = RunKey("test", strategy, 40.0, 0)
     *_, (record, state) = simulate_rounds(build_world(federation, experiment, run, method))
     return record, {name: value.cpu() for name, value in state.params.items()}
@@ -101,16 +102,19 @@ def assert_same(answer, expected):
     ("model", "executor"), [(model, e) for model, all_of in EXECUTORS.items() for e in all_of]
 )
 def test_equal_to_the_plain_loop(model, executor, strategy):
+    if model.startswith("logistic") and strategy == "timelyfl":
+        pytest.skip("a model of one layer cannot be trained in part")
     answer = final(federation_for(model), strategy, executor)
     assert_same(answer, plain(model, strategy))
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
 @pytest.mark.parametrize("below", ["static-coreset", "forward", "random", "sit-out"])
-def test_equal_for_every_way_below_one_pass(below, proxy):
+@pytest.mark.parametrize("executor", ["vectorised", "compiled"])
+def test_equal_for_every_way_below_one_pass(executor, below, proxy):
     """Every kind of phase: watched epochs, coresets, forward passes, random subsets."""
     options = {"below_one_pass": below, "proxy": proxy}
-    answer = final(federation_for("logistic"), "fedcore", "vectorised", **options)
+    answer = final(federation_for("logistic"), "fedcore", executor, **options)
     assert_same(answer, plain("logistic", "fedcore", **options))
 
 

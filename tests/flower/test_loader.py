@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 from client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.errors import BadOption
-from fedcore.flower import on_time
+from fedcore.flower import loader, on_time
 from fedcore.flower.wire import read_report
 from fedcore.types import SIT_OUT, CoresetSpec, LocalPlan, Phase
 from fedcore.types import Path as Way
@@ -353,15 +353,13 @@ def test_a_selector_that_asks_for_more_than_gradients_falls_back(caplog):
 
 
 def test_what_choosing_took_is_left_time_for_in_the_next_order(monkeypatch):
-    from fedcore.flower import loader
-
-    device, build = Device(coreset_plan(7)), loader.build_coreset
+    device, build = Device(coreset_plan(7)), loader.build_samples
 
     def slowly(*arguments):
         device.time.now += 5.0
         return build(*arguments)
 
-    monkeypatch.setattr(loader, "build_coreset", slowly)
+    monkeypatch.setattr(loader, "build_samples", slowly)
     first = device.batches()
     device.train(first)
     assert first.report()["coreset-size"] == 31

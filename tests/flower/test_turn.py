@@ -39,7 +39,8 @@ def test_a_constant_error_of_the_clock_cancels_once_the_way_back_is_learned(skew
     order = order_for(coreset_plan(5), deadline=30.0, back=0.0)
     turn = Turn(message(order), context(), time.clock())
     time.now += handler
-    report, examples = read_report(turn.report(80))
+    turn.examples = 80
+    report, examples = read_report(turn.report())
     assert (report.handler_seconds, examples) == (handler, 80)
     learned = true_age + handler + way - report.age - report.handler_seconds
     left = seconds_for(order_for(coreset_plan(5), deadline=30.0, back=learned), true_age + skew)
@@ -48,7 +49,7 @@ def test_a_constant_error_of_the_clock_cancels_once_the_way_back_is_learned(skew
 
 def test_a_report_names_its_order():
     turn = Turn(message(order_for(coreset_plan(5))), context())
-    report, _ = read_report(turn.report(80))
+    report, _ = read_report(turn.report())
     assert (report.ticket, report.base_version) == (12, 5)
 
 

@@ -80,6 +80,20 @@ def test_a_run_goes_on_from_any_round_as_if_it_had_never_stopped(federation):
     assert untimed(run(federation, "fedcore", start=to_snapshot(whole[-1][1]))) == []
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("schedule", ["step", "cosine", "inverse-time"])
+def test_optimisers_and_schedules_leave_nothing_to_remember_between_rounds(
+    federation, optimiser, schedule
+):
+    how = {"momentum": 0.9} if optimiser == "sgd" else {"optimiser": "adam"}
+    experiment = dataclasses.replace(SMALL, schedule=schedule, schedule_every=1, **how)
+    whole = run(federation, "fedcore", experiment)
+    rest = run(federation, "fedcore", experiment, start=to_snapshot(whole[1][1]))
+    assert untimed(rest) == untimed(whole)[2:]
+    assert untimed(run(federation, "fedcore", experiment)) == untimed(whole)
+    assert untimed(whole) != untimed(run(federation, "fedcore"))
+
+
 def test_without_test_data_there_is_no_test_accuracy(build_client):
     dataset = FederatedDataset({0: build_client(20), 1: build_client(9)}, None, 2)
     result = run(federation_from_model(dataset, "logistic", 0), "fedavg")
@@ -172,7 +186,7 @@ def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahe
         return expect(self, assignments)
 
     monkeypatch.setattr(module, "AHEAD", ahead)
-    monkeypatch.setattr(module, "build_sampler", lambda experiment: Sampler(noted))
+    monkeypatch.setattr(module, "build_sampler", lambda *_: Sampler(noted))
     monkeypatch.setattr(executor, "expect", listened)
     threaded = dataclasses.replace(named, threads=2)
     assert untimed(run(federation, "fedcore", threaded)) == expected
@@ -226,7 +240,7 @@ def held_choices(monkeypatch):
             made.append(len(candidates))
         return build(candidates, *arguments)
 
-    monkeypatch.setattr(module, "build_sampler", lambda experiment: Sampler(apart))
+    monkeypatch.setattr(module, "build_sampler", lambda *_: Sampler(apart))
     monkeypatch.setattr(coresets_module, "build_coreset", held)
     return gate, made
 
@@ -265,7 +279,7 @@ def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
     """Round n draws client n alone, and the strategy has no plan for that of round 3."""
     sizes = {client: len(data) for client, data in federation.dataset.clients.items()}
     in_turn = Sampler(lambda asked: {asked.version + 1: 1})
-    monkeypatch.setattr(module, "build_sampler", lambda experiment: in_turn)
+    monkeypatch.setattr(module, "build_sampler", lambda *_: in_turn)
 
     def plan(client, deadline, epochs):
         if client.num_samples == sizes[3]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.client.coresets import above_threshold
+from fedcore.client.schedule import above_threshold
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import REMEMBERED
 from fedcore.records import RunKey
@@ -20,8 +20,8 @@ from fedcore.types import ClientProfile, CoresetSpec, FederatedDataset, LocalUpd
 LOSSES = np.array([0.1, 0.9, 0.3, 0.7, 0.5, 0.2, 0.8, 0.4, 0.6, 0.0])
 
 
-def chosen(budget, threshold, epochs=4, easy_share=0.0, losses=LOSSES, seed=0):
-    options = (("threshold", threshold), ("easy_share", easy_share))
+def chosen(budget, threshold, epochs=4, easy=0.0, losses=LOSSES, seed=0):
+    options = (("threshold", threshold), ("easy", easy))
     phase = Phase(epochs, CoresetSpec(budget, "uniform-plain", REMEMBERED, options=options))
     return above_threshold(losses, phase, np.random.default_rng(seed))
 
@@ -47,7 +47,7 @@ def test_rule_b_all_hard_samples_where_they_fit_all_epochs(budget):
 
 def test_rule_b_with_a_share_of_easy_samples():
     """n = 6, q = 1/3: int(6 / 3) = 2 easy ones, and 4 of the hard, of which there are 3."""
-    found = chosen(6, 0.65, easy_share=1 / 3)
+    found = chosen(6, 0.65, easy=1 / 3)
     hard = {1, 3, 6}
     assert hard < set(found.indices.tolist())
     assert len(found.indices) == 5
@@ -79,9 +79,9 @@ def test_where_no_loss_reaches_the_threshold_all_are_hard(budget):
 
 @pytest.mark.parametrize("budget", range(1, 10))
 @pytest.mark.parametrize("threshold", [0.0, 0.35, 0.65, 2.0])
-@pytest.mark.parametrize("easy_share", [0.0, 0.3, 1.0])
-def test_the_work_is_never_more_than_the_server_allotted(budget, threshold, easy_share):
-    found = chosen(budget, threshold, easy_share=easy_share)
+@pytest.mark.parametrize("easy", [0.0, 0.3, 1.0])
+def test_the_work_is_never_more_than_the_server_allotted(budget, threshold, easy):
+    found = chosen(budget, threshold, easy=easy)
     assert 1 <= len(found.indices) * found.epochs <= budget * 4
     assert len(set(found.indices.tolist())) == len(found.indices)
 
@@ -128,7 +128,7 @@ def test_the_ratio_follows_the_losses_window_by_window():
     ratios, state = [], ServerState({"w": torch.zeros(1)})
     for loss in losses:
         one = answer(0, 0.0, 1.0, loss)
-        state = merged(state, one, ratio_step=0.25, ratio_window=2)
+        state = merged(state, one, step=0.25, window=2)
         ratios.append(state.tensors["ratio"].item())
     assert ratios == [0, 0, 0, 0.25, 0.25, 0, 0, 0.25, 0.25, 0]
 
@@ -136,7 +136,7 @@ def test_the_ratio_follows_the_losses_window_by_window():
 def test_the_ratio_stays_between_zero_and_one():
     rising, falling = ServerState({"w": torch.zeros(1)}), ServerState({"w": torch.zeros(1)})
     for n in range(6):
-        options = {"ratio_step": 0.6, "ratio_window": 1}
+        options = {"step": 0.6, "window": 1}
         rising = merged(rising, answer(0, 0.0, 1.0, 1.0 + n), **options)
         falling = merged(falling, answer(0, 0.0, 1.0, 9.0 - n), **options)
     assert rising.tensors["ratio"].item() == 0
@@ -150,7 +150,7 @@ def test_the_first_job_pays_for_a_forward_pass():
     state = ServerState({"w": torch.zeros(1)}, tensors=known)
     plans = fedbalancer.build().by_cohort(state, {4: client, 5: client})
     first, later = (plans[number](client, 455.0, 10) for number in (4, 5))
-    options = (("threshold", 0.5), ("easy_share", 0.0))
+    options = (("threshold", 0.5), ("easy", 0.0))
     spec = CoresetSpec(45, "uniform-plain", REMEMBERED, options=options)
     assert later.phases == (Phase(10, spec),)
     assert first.phases == (Phase(10, dataclasses.replace(spec, budget=42, price=1 / 3)),)
@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
     epochs=3,
     clients_per_round=3,
     learning_rate=0.3,
-    method={"ratio_window": 1, "ratio_step": 0.4},
+    method={"window": 1, "step": 0.4},
 )
 
 

@@ -11,7 +11,7 @@ def test_a_forward_pass_is_paid_for_and_then_as_many_as_fit():
     """100 samples: a pass over them costs 34, which leaves floor((455 - 34) / 10) = 42."""
     client = ClientProfile(100, 1.0)
     plan = importance.build().plan(client, 455.0, 10)
-    spec = CoresetSpec(42, "importance", LOGITS, options=(("gate", 0.0),))
+    spec = CoresetSpec(42, "importance", LOGITS)
     assert plan.phases == (Phase(1, forward_price=1 / 3), Phase(10, spec))
     assert plan.work(100) == 34 + 420
 

@@ -80,7 +80,18 @@ def untimed(result):
 
 
 @pytest.mark.parametrize(
-    "strategy", ["fedcore", "fednova", "scaffold", "feddyn", "fedbuff", "fadas", "ca2fl", "fedadam"]
+    "strategy",
+    [
+        "fedcore",
+        "fednova",
+        "scaffold",
+        "feddyn",
+        "fedbuff",
+        "fadas",
+        "ca2fl",
+        "fedadam",
+        "fedbalancer",
+    ],
 )
 def test_around_any_strategy_a_step_of_one_without_memory_changes_nothing(simulated, strategy):
     """β = 0 and η = 1: w + D. What the strategy remembers goes on undisturbed, over a stop too."""

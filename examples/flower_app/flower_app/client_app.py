@@ -21,7 +21,8 @@ def train_client(msg: Message, context: Context) -> Message:
     if config["way"] == "exact":  # FedCore's own loop: plain SGD, as the simulator has it
         own = dataset.clients[client]
         return fit(model, own, msg, context, learning_rate=rate, batch_size=batch_size).reply
-    round_number = int(msg.content.config_records["config"]["server-round"])
+    round_number = msg.content.config_records["config"]["server-round"]
+    assert isinstance(round_number, int)
     pause = float(node.get("pause", 0.0))
     if round_number >= int(node.get("slower-from", round_number + 1)):
         pause *= 3

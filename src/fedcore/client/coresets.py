@@ -17,26 +17,17 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore import plugins
-from fedcore.client.schedule import Samples
+from fedcore.client.schedule import Samples, above_threshold
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, NotFinite
 from fedcore.coreset.proxies import NONE, REMEMBERED, STATIC, HeadGradients, space_of
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    ClientId,
-    CoresetSpec,
-    Generator,
-    Phase,
-    SelectionTime,
-)
+from fedcore.types import Assignment, ClientData, ClientId, CoresetSpec, Phase, SelectionTime
 
 GRADIENTS_FIRST = (
     "a plan must put a coreset that goes by gradients right behind one epoch on everything, or "
@@ -166,7 +157,7 @@ class Coresets:
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
             return partial(self._by_inputs, assignment, spec, path)
         # A new one every round, because gradients change.
-        return partial(_build, assignment, spec, candidates, path)
+        return partial(build_samples, assignment, spec, candidates, path)
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
         """A random draw, another one in every round; or what distances between inputs say.
@@ -180,8 +171,8 @@ class Coresets:
             return kept
         candidates = _candidates(self._clients[client], spec, None)
         if spec.proxy == NONE:
-            return _build(assignment, spec, candidates, path)
-        samples = _build(assignment, spec, candidates, ("coreset", client))
+            return build_samples(assignment, spec, candidates, path)
+        samples = build_samples(assignment, spec, candidates, ("coreset", client))
         with self._lock:
             self._kept[client, spec] = samples
             self._kept_samples += len(samples.indices)
@@ -214,29 +205,12 @@ class Coresets:
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
     """Whether a coreset can be had without a pass of the model over the samples."""
-    return spec.proxy in DRAWN or (spec.proxy == STATIC and not _needs_losses(spec.selector))
-
-
-def above_threshold(losses: NDArray[np.floating], phase: Phase, generator: Generator) -> Samples:
-    """Rules a, b and c of ``strategies/fedbalancer.py``, with w = budget · epochs."""
-    assert phase.coreset is not None
-    options, budget, size = dict(phase.coreset.options), phase.coreset.budget, len(losses)
-    if budget >= size:
-        return Samples.everything(size)
-    over = losses >= options["threshold"]
-    hard, easy = np.flatnonzero(over | ~over.any()), np.flatnonzero(~over & over.any())
-    count, epochs = budget, phase.epochs
-    if len(hard) > budget:
-        count = min(len(hard), budget * epochs)
-        epochs = budget * epochs // count
-    others = min(int(count * options["easy_share"]), len(easy))
-    first = generator.choice(hard, min(count - others, len(hard)), replace=False)
-    indices = np.sort(np.append(first, generator.choice(easy, others, replace=False)))
-    return Samples(indices, np.full(len(indices), size / len(indices)), epochs=epochs)
+    return spec.proxy in DRAWN or (spec.proxy == STATIC and not needs_losses(spec.selector))
 
 
 @functools.cache  # a file of a user's own is not read anew for every phase of every client
-def _needs_losses(selector: str) -> bool:
+def needs_losses(selector: str) -> bool:
+    """Whether a selector goes by losses."""
     return bool(getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False))
 
 
@@ -254,9 +228,10 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
     return Candidates(space, labels=data.labels.cpu(), losses=losses)
 
 
-def _build(
+def build_samples(
     assignment: Assignment, spec: CoresetSpec, candidates: Candidates, path: Path
 ) -> Samples:
+    """Choose as ``spec`` says, from the random stream of that ``path``."""
     generator = stream(assignment.seed, *path)
     coreset = build_coreset(candidates, spec.budget, spec.selector, generator, spec.options)
     return Samples(

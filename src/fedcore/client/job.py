@@ -178,9 +178,8 @@ def phase_schedule(
 ) -> BatchSchedule:
     """The batches of one phase, from the random stream that belongs to it."""
     draws = stream(assignment.seed, *assignment.path("shuffle", phase))
-    return schedule(
-        samples, samples.epochs or assignment.plan.phases[phase].epochs, batch_size, draws
-    )
+    epochs = samples.epochs or assignment.plan.phases[phase].epochs
+    return schedule(samples, epochs, batch_size, draws)
 
 
 def loss_sums(losses: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.types import Generator, Params, Weighting
+from fedcore.types import Generator, Params, Phase, Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +77,21 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
         coefficient = np.where(real, scaled, 0.0)
     coefficient = coefficient.astype(np.float32).reshape(-1, batch_size)
     return BatchSchedule(samples.indices[order].reshape(-1, batch_size), coefficient)
+
+
+def above_threshold(losses: NDArray[np.floating], phase: Phase, generator: Generator) -> Samples:
+    """Rules a, b and c of ``strategies/fedbalancer.py``, with w = budget · epochs."""
+    assert phase.coreset is not None
+    options, budget, size = dict(phase.coreset.options), phase.coreset.budget, len(losses)
+    if budget >= size:
+        return Samples.everything(size)
+    over = losses >= options["threshold"]
+    hard, easy = np.flatnonzero(over | ~over.any()), np.flatnonzero(~over & over.any())
+    count, epochs = budget, phase.epochs
+    if len(hard) > budget:
+        count = min(len(hard), budget * epochs)
+        epochs = budget * epochs // count
+    others = min(int(count * options["easy"]), len(easy))
+    first = generator.choice(hard, min(count - others, len(hard)), replace=False)
+    indices = np.sort(np.append(first, generator.choice(easy, others, replace=False)))
+    return Samples(indices, np.full(len(indices), size / len(indices)), epochs=epochs)

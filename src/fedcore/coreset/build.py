@@ -75,12 +75,12 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
             f"gave {chosen} samples with {len(weights)} weights; "
             f"it must give 1 to {budget}, with a weight each"
         )
-    names = np.sort(indices.cpu().numpy())
+    names, shares = np.sort(indices.cpu().numpy()), torch.as_tensor(weights).cpu().numpy()
     if not 0 <= names[0] <= names[-1] < size or bool((names[1:] == names[:-1]).any()):
         return f"must give different indices from 0 to {size - 1}"
-    total = float(weights.sum())
+    total = float(shares.sum())
     sums = coreset.sums_in_the_mean or math.isclose(total, size, rel_tol=1e-3)
-    if not bool((weights > 0).all()) or not sums:
+    if not shares.min() > 0 or not sums:
         return (
             f"gave weights that sum to {total:g}; "
             f"they must be above 0 and sum to the number of samples, {size}"

@@ -15,6 +15,7 @@ wherever that is enough; see ``as_rows``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Self, TypeAlias, final
 
@@ -59,7 +60,7 @@ def as_rows(values: Array, name: str) -> Tensor:
         return rows
     # The least and the largest are NaN if any number is: one pass, a tenth of asking each of them.
     low, high = (float(end) for end in torch.aminmax(rows))
-    if not (np.isfinite(low) and np.isfinite(high)):
+    if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~torch.isfinite(rows)).any(dim=1).nonzero()[0])
         raise NotFinite(f"{name} must be finite float32 numbers, but row {bad} is not")
     largest = max(-low, high)
@@ -247,7 +248,10 @@ def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
     lengths = [torch.linalg.vector_norm(f, dim=1).double() for f in space.factors]
     if len(lengths) == 2:
         lengths[0] *= (lengths[1].square() + float(space.bias)).sqrt()
-    scale = float(lengths[0].sum())
-    if whole <= 1e-9 * scale or whole == 0:
-        whole = scale / max(1, len(space))
-    return gap / whole if whole > 0 else 0.0
+    return relative(gap, whole, float(lengths[0].sum()) / max(1, len(space)), len(space))
+
+
+def relative(gap: float, whole: float, length: float, count: int) -> float:
+    """``gap`` / ``whole``, or / their mean ``length`` where ``count`` gradients cancel."""
+    scale = whole if whole > 1e-9 * length * count else length
+    return gap / scale if scale > 0 else 0.0

@@ -10,12 +10,12 @@ from logging import WARNING
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.supercore import log
 
+from fedcore.errors import FedCoreError
 from fedcore.flower import answers
 from fedcore.flower.fleet import Fleet
 from fedcore.flower.options import Options
 from fedcore.flower.post import Letter, Post
 from fedcore.flower.wire import ORDER, SHIFT, BadMessage, Order, Report, order_text
-from fedcore.server.clock import Clock
 from fedcore.server.state import Job
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate
 
@@ -33,10 +33,9 @@ class Notes:
     metrics: list[RecordDict] = field(default_factory=list)
     failed: list[tuple[ClientId, str]] = field(default_factory=list)  # with the reason
     refused: int = 0
-    late: list[tuple[Job, float]] = field(default_factory=list)  # with the seconds it had
 
 
-class GridClock(Clock):
+class GridClock:
     """Real time: every look for answers is a pull, and time runs while anybody is out."""
 
     def __init__(
@@ -56,7 +55,7 @@ class GridClock(Clock):
         self.fleet = fleet
         self.notes = Notes()
         self._post, self._options, self._order, self._unlimited = post, options, order, unlimited
-        self._began = post.monotonic()
+        self._began, self._stands = post.monotonic(), True  # time stands until somebody is out
         self._ready: deque[tuple[Job, LocalUpdate]] = deque()
         self._tickets = 0
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
@@ -81,9 +80,9 @@ class GridClock(Clock):
         return max(0.0, self.deadline - way) * USED
 
     def send(self, jobs: Sequence[Job]) -> None:
-        """Hand jobs out; if nobody else is out, time begins now."""
-        if not len(self):
-            self.restart()
+        """Hand jobs out; if nobody was out at the merge, time begins now."""
+        if jobs and self._stands:
+            self._began, self._stands = self._post.monotonic(), False
         letters = [self._letter(job.assignment.client_id, job, self.limit) for job in jobs]
         messages = [self._message(job, letter) for job, letter in zip(jobs, letters, strict=True)]
         for letter in self._post.push(messages, letters):
@@ -101,6 +100,8 @@ class GridClock(Clock):
             self.collect()
             left = until - self._tick()
             failed = alarm is None and len(self.notes.failed) > failures
+            if not self._ready and self.now > TTL * self.limit + self._options.grace:
+                raise FedCoreError(f"too few answers for a merge in {self.now:.0f} s; see the log")
             if not self._ready and (failed or left <= 0 or not len(self)):
                 return None
             if not self._ready:
@@ -108,15 +109,16 @@ class GridClock(Clock):
         return self._ready.popleft()
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
-        """A merge: time begins again; whoever is cancelled still owes an answer, and is noted."""
-        for letter in self._post.out.values() if cancel else ():
-            if letter.wanted and letter.job:
-                letter.wanted = False
-                self.notes.late.append((letter.job, self.now))
+        """A merge: time begins again; whoever is cancelled still owes an answer."""
+        late = []
         if cancel:
             self._ready.clear()
-        self._began, self.now = self._post.monotonic(), 0.0
-        return []
+            for letter in self._post.out.values():
+                if letter.wanted and letter.job:
+                    letter.wanted = False
+                    late.append((letter.job, self.now))
+        self._began, self.now, self._stands = self._post.monotonic(), 0.0, not len(self)
+        return late
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Nodes prepare nothing."""
@@ -194,7 +196,7 @@ class GridClock(Clock):
         if letter.answer is None:
             raise BadMessage("its bytes are no message")
         if letter.answer.has_error():
-            return f"error {letter.answer.error.code}: {letter.answer.error.reason!r:.200}"
+            return f"code {letter.answer.error.code}: {letter.answer.error.reason!r:.200}"
         told, content, options = job.assignment, letter.answer.content, self._options
         report, examples, metrics = answers.read_counts(
             content, told, letter.ticket, options.local_epochs, letter.trip

@@ -34,7 +34,7 @@ class Cohorts:
         self._clock, self._fleet, self._post = clock, clock.fleet, post
         self._options, self._numbers = options, numbers
         self._wanted = 0  # answers that end the round
-        self._known = 0  # nodes that the sampler's memory is about
+        self._known = len(self._fleet)  # nodes that the sampler's memory is about
 
     def as_sampler(self) -> Sampler:
         """This as a sampler of the house."""
@@ -57,7 +57,8 @@ class Cohorts:
             free = self._free(asked.version)
         share = int(least.fraction_train * len(self._fleet.online))
         self._wanted = max(share, least.min_train_nodes, 1)
-        count = min(asked.count, math.ceil(self._options.over_selection * self._wanted))
+        most = math.ceil(self._options.over_selection * self._wanted) - len(asked.busy)
+        count = max(0, min(asked.count, most))
         rest = frozenset(self._fleet) - free
         sizes, memory = self._fleet.sizes(), self._memory(asked.memory)
         return self._sampler.draw(

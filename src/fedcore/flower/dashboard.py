@@ -11,7 +11,7 @@ from flwr.supercore import log
 
 from fedcore.flower.clock import Notes
 from fedcore.flower.options import Options
-from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
 from fedcore.report.output import EXPERIMENT, OutputFolder
 from fedcore.server.loop import Merged
 from fedcore.types import Path as Way
@@ -76,20 +76,17 @@ def who_did_what(merged: Merged, notes: Notes) -> tuple[ClientRecord, ...]:
     reports = {client: iter(found) for client, found in notes.answered.items()}
     records = []
     for told in merged.clients:
-        records.append(told)
+        records.append(replace(told, work=0) if told.wasted is Waste.CANCELLED else told)
         if (report := next(reports.get(told.client_id, iter(())), None)) is not None:
             shorter = Way.CORESET if report.coreset_size else Way.PARTIAL
             cut = told.path is Way.FULL and (report.coreset_size or report.cut_short)
             records[-1] = replace(told, work=report.work, path=shorter if cut else told.path)
-    for job, had in notes.late:
-        client, plan = job.assignment.client_id, job.assignment.plan
-        records.append(ClientRecord(client, plan.path, job.copies, 0, had, None))
     return tuple(records)
 
 
 def line(record: RoundRecord, notes: Notes, reason: str) -> str:
     """One round in one line."""
-    late = {job.assignment.client_id for job, _ in notes.late}
+    late = {c.client_id for c in record.clients if c.wasted is Waste.CANCELLED}
     asked = sum(c.work > 0 for c in record.clients) + len(late) + len(notes.failed)
     timely = sum(c.work > 0 and c.seconds <= record.deadline for c in record.clients)
     did = [

@@ -68,16 +68,12 @@ def fit(
     (update,) = executor.run(params, [told])
     timed.stepped()
     model.load_state_dict(update.params, strict=False)
-    turn.say(
-        loss_sum=update.loss_sum,
-        loss_square_sum=update.loss_square_sum,
-        loss_count=update.loss_count if update.loss_sum else 0,  # 0: cut before they were noted
-        coreset_size=update.coreset_size or 0,
-        gradient_error=-1.0 if update.gradient_error is None else update.gradient_error,
-        fell_back=max(turn.said.fell_back, int(update.fell_back)),
-    )
+    count = update.loss_count if update.loss_sum else 0  # cut before they were noted
+    turn.say(loss_sum=update.loss_sum, loss_square_sum=update.loss_square_sum, loss_count=count)
+    turn.chosen(update.coreset_size or 0, update.gradient_error, update.fell_back)
+    turn.examples = len(data)
     arrays = ArrayRecord(model.state_dict())
-    return Fitted(arrays, turn.report(len(data)), turn.reply(arrays, len(data)))
+    return Fitted(arrays, turn.report(), turn.reply(arrays))
 
 
 class _Timed(Coresets):
@@ -86,7 +82,7 @@ class _Timed(Coresets):
     def __init__(self, clients: dict[ClientId, ClientData], turn: Turn, *, bound: bool) -> None:
         super().__init__(clients)
         self._turn, self._bound = turn, bound
-        self._samples, self._since = 0, 0.0  # of the step that is being taken
+        self._samples, self._step_began = 0, 0.0
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
         """Begin when it is due, which is when the speed is known."""
@@ -99,16 +95,16 @@ class _Timed(Coresets):
         self.stepped()
         if self._bound and not self._turn.go_on():
             return False
-        self._samples, self._since = samples, self._turn.clock.steady()
+        self._samples, self._step_began = samples, self._turn.clock.steady()
         return True
 
     def _late(self, assignment: Assignment, phase: int, watched: Watched | None) -> Samples:
         self.stepped()
-        began, phases = self._turn.clock.steady(), list(assignment.plan.phases)
-        size = len(self._clients[assignment.client_id])
-        spec = self._turn.late_spec(phases[phase], size, grow=False)
-        phases[phase] = replace(phases[phase], coreset=spec)
-        plan = replace(assignment.plan, phases=tuple(phases))
+        began, plan = self._turn.clock.steady(), assignment.plan
+        own, size = plan.phases[phase], len(self._clients[assignment.client_id])
+        spec = self._turn.late_spec(own, size, grow=False)
+        after = (replace(own, coreset=spec), *plan.phases[phase + 1 :])
+        plan = replace(plan, phases=(*plan.phases[:phase], *after))
         samples = super().begin(replace(assignment, plan=plan), phase, watched)()
         if spec.proxy != NONE:
             self._turn.selection = self._turn.clock.steady() - began
@@ -117,5 +113,5 @@ class _Timed(Coresets):
     def stepped(self) -> None:
         """Note the step that is over now, if there was one."""
         if self._samples:
-            self._turn.stepped(self._samples, self._turn.clock.steady() - self._since)
+            self._turn.stepped(self._samples, self._turn.clock.steady() - self._step_began)
         self._samples = 0

@@ -18,7 +18,8 @@ from fedcore.types import ClientId, ClientProfile
 SHARE = 0.5  # of a new measurement in an average
 FADING = 0.8  # of what is known of a node that sits out, every round
 UNMEASURED = 1e9  # samples a second: who is not known yet is told to do everything
-KEPT, FIRST_SPREAD = 16, 0.5  # ways back that are remembered; seconds, while there is only one
+KEPT, RECENT = 16, 4  # trips that are remembered, and those whose mean is the way
+FIRST_SPREAD = 0.5  # seconds, of ways back while there is only one
 NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
 LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
 
@@ -29,7 +30,7 @@ class Node:
 
     samples: int = 0  # 0: it has not answered yet
     speed: float = 0.0  # work / training seconds, averaged; 0: not known
-    overhead: float = 0.0  # seconds of a trip that are no training, averaged
+    ways: list[float] = field(default_factory=list)  # seconds of trips that were no training
     backs: list[float] = field(default_factory=list)  # trip - age - handler, clock's error in it
     lies: int = 0  # bad answers in a row
     refused: int = 0  # in all
@@ -58,7 +59,9 @@ class Fleet(Mapping[ClientId, ClientProfile]):
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         node = self.nodes[client]
-        link = self.model_bytes / node.overhead if node.overhead > 0 else float("inf")
+        # A first trip has in it what happens only once: imports, downloads, a cold cache.
+        way = _way(node) / (2 if len(node.ways) == 1 else 1)
+        link = self.model_bytes / way if way > 0 else float("inf")
         return ClientProfile(max(1, node.samples), node.speed or UNMEASURED, upload=link)
 
     def __iter__(self) -> Iterator[ClientId]:
@@ -82,13 +85,13 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         if report.work and report.training_seconds > 0:
             node.speed = _averaged(node.speed, report.work / report.training_seconds)
         if timely:
-            node.overhead = _averaged(node.overhead, max(0.0, trip - report.training_seconds))
+            node.ways = [*node.ways, max(0.0, trip - report.training_seconds)][-KEPT:]
             node.backs = [*node.backs, trip - report.age - report.handler_seconds][-KEPT:]
 
     def fade(self, client: ClientId) -> None:
         """Who sits out is not measured any more: believe a little less that it is too slow."""
         node = self.nodes[client]
-        node.speed, node.overhead = node.speed / FADING, node.overhead * FADING
+        node.speed, node.ways = node.speed / FADING, [way * FADING for way in node.ways]
 
     def back(self, client: ClientId, deadline: float) -> float:
         """Mean + 2 sd of the ways back that were seen; a tenth of the deadline before the first."""
@@ -119,11 +122,10 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         return {c for c in self.online if self.nodes[c].left_out_until > version}
 
     def measured(self, epochs: int) -> tuple[list[float], list[float]]:
-        """Seconds of E epochs on everything with the way, and of the way alone; of those online."""
-        there = [(self[c], self.nodes[c]) for c in self.online]
-        sizes = self.model_bytes
-        full = [p.seconds(epochs * p.num_samples, sizes) for p, node in there if node.speed]
-        return full, [node.overhead for _, node in there if node.backs]
+        """Seconds of E epochs with the way, and of the way alone, which is known from trip 2 on."""
+        there = [self.nodes[client] for client in self.online]
+        full = [epochs * node.samples / node.speed + _way(node) for node in there if node.speed]
+        return full, [_way(node) for node in there if len(node.ways) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""
@@ -139,6 +141,10 @@ class Fleet(Mapping[ClientId, ClientProfile]):
 def _name(node: NodeInfo) -> str:
     key = bytes(node.public_key)
     return hashlib.sha256(key).hexdigest() if key else f"node {node.node_id}"
+
+
+def _way(node: Node) -> float:
+    return fmean(node.ways[-RECENT:]) if node.ways else 0.0
 
 
 def _averaged(before: float, now: float) -> float:

@@ -12,8 +12,7 @@ a plain mean, momentum and Adam are right as they are. It ends before a batch th
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from operator import length_hint
@@ -21,27 +20,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context, Message
-from torch import Tensor, nn
+from flwr.app import Context, Message
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from fedcore.client.coresets import build_samples, needs_losses
 from fedcore.client.job import phase_schedule
-from fedcore.client.schedule import Samples
-from fedcore.coreset.build import PLAIN, build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean
 from fedcore.coreset.proxies import NONE
-from fedcore.errors import BadOption, FedCoreError
+from fedcore.errors import BadOption
 from fedcore.flower.turn import WALL, Clock, Turn
 from fedcore.flower.watching import Watching
-from fedcore.seeding import stream
-from fedcore.types import Coreset, CoresetSpec, Phase, Weighting
-
-log = logging.getLogger(__name__)
+from fedcore.types import Phase, Weighting
 
 
 class on_time:  # noqa: N801, used like a function
-    """All epochs of an order in one go: iterate over it once; a second time yields nothing."""
+    """All epochs of an order in one go; a second iteration yields nothing.
+
+    ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer.
+    """
 
     def __init__(
         self,
@@ -59,29 +57,18 @@ class on_time:  # noqa: N801, used like a function
         """
         sampled = isinstance(trainloader, DataLoader) and trainloader.batch_sampler is not None
         if not sampled or isinstance(trainloader.dataset, IterableDataset):
-            kind = type(trainloader).__name__
-            raise BadOption(
-                f"trainloader must be a DataLoader over a dataset, got a {kind} of none"
-            )
+            raise BadOption("trainloader must be a DataLoader of a dataset that can be indexed")
         self._loader, self._model, self._turn = trainloader, model, Turn(msg, context, clock)
         plan = self._turn.order.assignment.plan
         self.prox_mu, self.step_scale = plan.prox_mu, plan.step_scale
+        self.report, self.reply = self._turn.report, self._turn.reply
+        self._turn.examples = length_hint(trainloader.sampler) or length_hint(trainloader.dataset)
         self._drawn: list[Sequence[int]] = []  # by the loader in its last epoch, batch by batch
-        self._way = iter(self._follow(plan.phases))
+        self._way = self._follow(plan.phases)
 
     def __iter__(self) -> Iterator[Any]:
         """What is left of the order."""
         return self._way
-
-    def report(self) -> dict[str, int | float]:
-        """Numbers for a ``MetricRecord``: what was done and how long it took, nothing else."""
-        examples = length_hint(self._loader.sampler) or length_hint(self._loader.dataset)
-        return self._turn.report(examples)
-
-    def reply(self, arrays: ArrayRecord | Mapping[str, Tensor]) -> Message:
-        """The answer with these parameters, as a record or a ``state_dict``."""
-        examples = length_hint(self._loader.sampler) or length_hint(self._loader.dataset)
-        return self._turn.reply(arrays, examples)
 
     def _follow(self, phases: Sequence[Phase]) -> Iterator[Any]:
         watching: Watching | None = None
@@ -124,41 +111,30 @@ class on_time:  # noqa: N801, used like a function
 
     def _choose(self, number: int, phase: Phase, watching: Watching | None) -> list[list[int]]:
         """Which samples make which batch: drawn with chances δ_j / m, or all alike if δ is."""
-        turn, began = self._turn, self._turn.clock.steady()
-        met = [np.asarray(list(batch)) for batch in self._drawn or self._loader.batch_sampler or ()]
-        own = np.unique(np.concatenate([np.zeros(0, np.int64), *met]))
+        turn, told = self._turn, self._turn.order.assignment
+        began, batches = turn.clock.steady(), self._drawn or list(self._loader.batch_sampler or ())
+        own = np.unique([index for batch in batches for index in batch]).astype(np.int64)
+        if not len(own):
+            return []
         seen = None if watching is None else watching.seen()
         trouble = "no epoch came before" if watching is None else watching.trouble
+        if phase.coreset is not None and needs_losses(phase.coreset.selector):
+            trouble = "its selector goes by losses, which the user's loop keeps"
         spec = turn.late_spec(phase, len(own), trouble, grow=True)
         candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
         if seen is not None and spec.proxy != NONE and spec.budget < len(seen[0]):
             own, candidates = seen[0], Candidates(*seen[1:], seconds=turn.for_selection)
-        coreset = self._built(candidates, spec)
-        if spec.proxy != NONE:
+        chosen = len(candidates) > spec.budget and spec.proxy != NONE
+        way = Weighting.PROPORTIONAL if chosen else Weighting.SCALED
+        path = told.path("coreset")
+        samples = build_samples(told, replace(spec, weighting=way), candidates, path)
+        if chosen:
             turn.selection = turn.clock.steady() - began
-        # Without replacement everybody has a turn, which equal weights allow.
-        alike = bool((coreset.weights == coreset.weights[0]).all())
-        weighting = Weighting.SCALED if alike else Weighting.PROPORTIONAL
-        samples = Samples(own[coreset.indices.numpy()], coreset.weights.numpy(), weighting)
-        size = self._loader.batch_size or max(len(batch) for batch in met)
-        tape = phase_schedule(turn.order.assignment, number, samples, size)
+        turn.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
+        size = self._loader.batch_size or max(len(batch) for batch in batches)
+        tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
         rows = zip(tape.index, tape.coefficient > 0, strict=True)
         return [row[real].tolist() for row, real in rows]
-
-    def _built(self, candidates: Candidates, spec: CoresetSpec) -> Coreset:
-        told, budget = self._turn.order.assignment, spec.budget
-        draws = stream(told.seed, *told.path("coreset"))
-        try:
-            coreset = build_coreset(candidates, budget, spec.selector, draws, spec.options)
-        except FedCoreError as error:  # such as a selector that goes by losses, which are not ours
-            log.warning("%d of %d samples are drawn plainly: %s", budget, len(candidates), error)
-            coreset = replace(build_coreset(candidates, budget, PLAIN, draws), fell_back=True)
-        self._turn.say(coreset_size=len(coreset.indices))
-        if coreset.fell_back:
-            self._turn.say(fell_back=1)
-        if coreset.gradient_error is not None and spec.proxy != NONE:
-            self._turn.say(gradient_error=coreset.gradient_error)
-        return coreset
 
 
 class _Drawn:

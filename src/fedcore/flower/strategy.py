@@ -101,10 +101,10 @@ class FedCore(FedAvg):
         order = RecordDict({self.arrayrecord_key: ArrayRecord(), self.configrecord_key: config})
         unlimited = timeout if keeps_no_deadline(method) else None
         clock = GridClock(post, fleet, options, order, unlimited)
-        cohorts, before = Cohorts(clock, post, options, self), None
-        folder = None if options.checkpoint is None else Path(options.checkpoint)
+        folder, before = None if options.checkpoint is None else Path(options.checkpoint), None
         if folder is not None:
             state, before = checkpoint.latest(folder, run, state, fleet)
+        cohorts = Cohorts(clock, post, options, self)
         dashboard = Dashboard(options, run, num_rounds, state.version)
         pace = Pace(cohorts.decide, alarm=1.0) if method.pace.synchronous else method.pace
         method = replace(method, pace=pace, merge=cohorts.with_quorum(method.merge))
@@ -115,6 +115,7 @@ class FedCore(FedAvg):
             result.evaluate_metrics_serverapp[0] = first
         fleet.meet(post.nodes())
         reason = self._set_deadline(clock, before, timeout)
+        merged, answered = None, 0
         for merged in server.run(state):
             number, notes, began = merged.state.version, clock.take_notes(), self.monotonic()
             for client in (c.client_id for c in merged.clients if c.path is Way.SAT_OUT):
@@ -129,12 +130,15 @@ class FedCore(FedAvg):
             ):
                 if metrics is not None:
                     kept[number] = metrics
+            answered += len(notes.answered)
             spent = self.monotonic() - began
             dashboard.add(merged, notes, clock.deadline, reason, found[1] or found[0], spent)
             if folder is not None:
                 checkpoint.save(folder, run, merged.state, fleet, clock.deadline)
             reason = self._set_deadline(clock, clock.deadline, timeout)
         dashboard.finish()
+        if merged is not None and not answered:
+            raise FedCoreError("no answer could be merged in any round; the log says why")
         return result
 
     def _set_deadline(self, clock: GridClock, before: float | None, most: float) -> str:

@@ -71,6 +71,7 @@ class Turn:
         self._end = self._began + SAFE * seconds_for(self.order, age) - after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
         self._longest, self._ended = 0.0, math.inf
+        self.examples = 0  # that this node holds
 
     def say(self, **news: float) -> None:
         """Change what the report will say."""
@@ -89,6 +90,12 @@ class Turn:
         self._longest, self._ended = max(self._longest, seconds), self.clock.steady()
         work, trained = self.said.work + samples, self.said.training_seconds + seconds
         self.say(steps=self.said.steps + 1, work=work, training_seconds=trained)
+
+    def chosen(self, size: int, error: float | None, fell_back: bool) -> None:
+        """Note a coreset."""
+        plainly = max(self.said.fell_back, int(fell_back))
+        known = -1.0 if error is None else error
+        self.say(coreset_size=size, gradient_error=known, fell_back=plainly)
 
     @property
     def for_selection(self) -> float:
@@ -130,7 +137,7 @@ class Turn:
         total = left * work / seconds if seconds > 0 else math.copysign(2**53, left)
         return max(0, math.floor(total / epochs))
 
-    def report(self, examples: int) -> dict[str, int | float]:
+    def report(self) -> dict[str, int | float]:
         """Numbers of a MetricRecord: what the server learns from; no sample, label or index.
 
         What passed since the last step, an evaluation say, is left time for in the next turn.
@@ -139,10 +146,10 @@ class Turn:
         kept = {"selection": self.selection, "after": max(0.0, now - self._ended)}
         self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
         self.say(handler_seconds=now - self._began)
-        return report_metrics(self.said, examples)
+        return report_metrics(self.said, self.examples)
 
-    def reply(self, arrays: ArrayRecord | Mapping[str, Tensor], examples: int) -> Message:
+    def reply(self, arrays: ArrayRecord | Mapping[str, Tensor]) -> Message:
         """The answer: one record of arrays, one of numbers."""
         own = arrays if isinstance(arrays, ArrayRecord) else ArrayRecord(dict(arrays))
-        metrics = MetricRecord(self.report(examples))  # type: ignore[arg-type]
+        metrics = MetricRecord(self.report())  # type: ignore[arg-type]
         return Message(RecordDict({"arrays": own, "metrics": metrics}), reply_to=self._msg)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +134,7 @@ def _phase(told: Mapping[str, Any]) -> Phase:
             raise BadMessage(f"{kind} {str(spec[kind])[:40]!r} is not one of {', '.join(known)}")
     options = tuple((str(name), value) for name, value in spec["options"])
     for name, value in options:
-        real = isinstance(value, int | float) and math.isfinite(value)
+        real = isinstance(value, int | float) and abs(value) <= MOST
         if not real and not isinstance(value, str):
             raise BadMessage(f"option {name:.40} must be text or a number, got {value!r:.40}")
     coreset = CoresetSpec(
@@ -159,6 +158,6 @@ def _whole(values: Mapping[str, Any], name: str, least: float = 0) -> int:
 def _number(values: Mapping[str, Any], name: str, least: float = 0) -> float:
     value = values[name]
     real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not least <= value <= MOST:
+    if not real or not least <= value <= MOST:  # which NaN is not
         raise BadMessage(f"{name} must be a number from {least:g} on, got {value!r:.40}")
     return float(value)

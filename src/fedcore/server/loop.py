@@ -18,7 +18,7 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.records import ClientRecord, Event, Waste, event
 from fedcore.server.clock import Clock
-from fedcore.server.method import Action, Cohort, Draw, Plan, Sampler, Situation, Strategy
+from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
@@ -62,20 +62,17 @@ class Server:
     _draws: int = field(default=0, init=False)  # from the present version
     _starts: Counter[ClientId] = field(default_factory=Counter, init=False)  # likewise, by client
     _drawn_ahead: dict[int, Cohort] = field(default_factory=dict, init=False)
+    _plans: Plans = field(default_factory=dict, init=False)  # of those drawn together
 
     def assign(
-        self,
-        client: ClientId,
-        version: int,
-        repeat: int = 0,
-        shift: Params | None = None,
-        plan: Plan | None = None,
+        self, client: ClientId, version: int, repeat: int = 0, shift: Params | None = None
     ) -> tuple[Assignment, ClientProfile]:
         """What a client is told that starts from a version, and who it is."""
         profile = self.profiles[client]
         time_left = self.clock.time_for_work(profile)
-        told = checked((plan or self.strategy.plan)(profile, time_left, self.settings.epochs))
-        return Assignment(client, told, version, self.settings.seed, repeat, shift), profile
+        ask = self._plans.get(client, self.strategy.plan)
+        plan = checked(ask(profile, time_left, self.settings.epochs))
+        return Assignment(client, plan, version, self.settings.seed, repeat, shift), profile
 
     def run(self, state: ServerState) -> Iterator[Merged]:
         """Merge after merge, from ``state`` on."""
@@ -158,13 +155,12 @@ class Server:
             cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
         self._draws += 1
         jobs, sat_out = [], []
-        plans: Mapping[ClientId, Plan] = {}
-        if self.strategy.by_cohort is not None and cohort:
-            plans = self.strategy.by_cohort(state, {one: self.profiles[one] for one in cohort})
+        if self.strategy.by_cohort is not None:
+            known = {client: self.profiles[client] for client in cohort}
+            self._plans = self.strategy.by_cohort(state, known)
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
             shift = self.strategy.shift(state, client)
-            start, plan = self._starts[client], plans.get(client)
-            told, profile = self.assign(client, state.version, start, shift, plan)
+            told, profile = self.assign(client, state.version, self._starts[client], shift)
             self._starts[client] += 1
             job = Job(told, profile, copies, state.params, sequence)
             if told.plan.phases:

@@ -85,6 +85,8 @@ class Merging(Protocol):
 
 Merge: TypeAlias = Callable[[ServerState], Merging]
 Plan: TypeAlias = Callable[[ClientProfile, float, int], LocalPlan]
+Plans: TypeAlias = Mapping[ClientId, Plan]
+Profiles: TypeAlias = Mapping[ClientId, ClientProfile]
 
 
 def no_shift(state: ServerState, client: ClientId) -> Params | None:
@@ -108,9 +110,7 @@ class Strategy:
     merge: Merge
     pace: Pace = field(default_factory=Pace)
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift
-    by_cohort: (
-        Callable[[ServerState, Mapping[ClientId, ClientProfile]], Mapping[ClientId, Plan]] | None
-    ) = None
+    by_cohort: Callable[[ServerState, Profiles], Plans] | None = None
     in_parts: bool = False
     keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 

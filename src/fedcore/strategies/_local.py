@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from fedcore import plugins
 from fedcore.errors import BadOption
-from fedcore.server.method import Plan, Strategy
+from fedcore.server.method import Pace, Strategy, no_shift
 from fedcore.types import ClientProfile, LocalPlan
 
 MOST_BYTES = 16e9  # that a method may keep of all clients together
@@ -14,8 +14,8 @@ Options: TypeAlias = Mapping[str, Any]  # all of an experiment, and what is know
 NONE: Options = {}
 
 
-def plan_of(name: str, options: Options, prox_mu: float | None = None) -> Plan:
-    """The plans of the strategy called ``name``; with ``prox_mu``, that is the pull of them all."""
+def working_as(name: str, options: Options, prox_mu: float | None = None) -> Strategy:
+    """Clients that work as under the strategy ``name``; with ``prox_mu``, that is their pull."""
     method = {key: own for key, own in options.get("method", {}).items() if key != "local"}
     built: Strategy = plugins.build("strategy", name, Strategy, options=options, method=method)
 
@@ -23,7 +23,7 @@ def plan_of(name: str, options: Options, prox_mu: float | None = None) -> Plan:
         own = built.plan(client, deadline, epochs)
         return own if prox_mu is None or not own.phases else replace(own, prox_mu=prox_mu)
 
-    return plan
+    return replace(built, plan=plan, pace=Pace(), shift=no_shift, by_cohort=None)
 
 
 def fleet_size(method: str, options: Options) -> int:

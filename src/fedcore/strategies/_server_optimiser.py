@@ -58,5 +58,7 @@ def build_around(
         merging = inner.merge(own(state))
         return _Optimised(merging.add, lambda: step(state, merging.finish()))
 
-    shift = inner.shift
-    return replace(inner, merge=merge, shift=lambda state, client: shift(own(state), client))
+    shift, plans = inner.shift, inner.by_cohort
+    with_own = plans and (lambda state, cohort: plans(own(state), cohort))
+    around = replace(inner, merge=merge, by_cohort=with_own)
+    return replace(around, shift=lambda state, client: shift(own(state), client))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Pace, Strategy, after_answers
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, fleet_size, plan_of
+from fedcore.strategies._local import NONE, Options, fleet_size, working_as
 
 
 def build(
@@ -36,4 +36,4 @@ def build(
         return replace(state, params=params, tensors=mean, clients=known)
 
     pace = Pace(after_answers(buffer), refill_at_once=True)
-    return Strategy(plan_of(local, options), all_at_once(merge, moves=True), pace)
+    return replace(working_as(local, options), merge=all_at_once(merge, moves=True), pace=pace)

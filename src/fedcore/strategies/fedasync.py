@@ -14,7 +14,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved
 from fedcore.server.method import Pace, Strategy, after_answers
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, plan_of
+from fedcore.strategies._local import NONE, Options, working_as
 from fedcore.values import one_of
 
 
@@ -29,7 +29,7 @@ def build(
     rho: float = 0.005,
     options: Options = NONE,
 ) -> Strategy:
-    """α is ``mixing``, a ``staleness_power`` or ``hinge_slope``, b ``hinge_from``."""
+    """α is ``mixing``, ρ ``rho``, a ``staleness_power`` or ``hinge_slope``, b ``hinge_from``."""
     one_of("constant", "polynomial", "hinge")("staleness", staleness)
 
     def by_age(age: int) -> float:
@@ -45,4 +45,4 @@ def build(
         return replace(state, params=moved(kept, one.params, share))
 
     pace = Pace(after_answers(1), refill_at_once=True)
-    return Strategy(plan_of(local, options, rho), all_at_once(merge), pace)
+    return replace(working_as(local, options, rho), merge=all_at_once(merge), pace=pace)

@@ -22,21 +22,20 @@ Departures: the deadline is the fleet's, so their L / D is L; the clock charges 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 import torch
 
+from fedcore.coreset.build import Options
 from fedcore.coreset.proxies import REMEMBERED
 from fedcore.deadline import coreset_budget
 from fedcore.server.merge import RunningMean
-from fedcore.server.method import Plan, Strategy
+from fedcore.server.method import Plans, Profiles, Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies import random_subset
 from fedcore.types import (
     SIT_OUT,
-    ClientId,
     ClientProfile,
     CoresetSpec,
     LocalPlan,
@@ -49,33 +48,23 @@ from fedcore.values import at_least
 
 
 def build(
-    *,
-    forward_price: float = 1 / 3,
-    easy_share: float = 0.0,
-    ratio_step: float = 0.05,
-    ratio_window: int = 20,
+    *, forward_price: float = 1 / 3, easy: float = 0.0, step: float = 0.05, window: int = 20
 ) -> Strategy:
-    """``easy_share`` is q, ``ratio_step`` s."""
-    at_least(0, 1)("easy_share", easy_share)
+    """``easy`` is q, ``step`` s, and a ``window`` has so many rounds."""
+    at_least(0, 1)("easy", easy)
 
-    def by_cohort(
-        state: ServerState, cohort: Mapping[ClientId, ClientProfile]
-    ) -> Mapping[ClientId, Plan]:
+    def by_cohort(state: ServerState, cohort: Profiles) -> Plans:
         threshold = float(state.tensors.get("threshold", 0.0))
         met = set(state.tensors.get("met", torch.empty(0)).tolist())
-        own = (("threshold", threshold), ("easy_share", easy_share))
+        own = (("threshold", threshold), ("easy", easy))
         return {one: partial(_plan, own, 0.0 if one in met else forward_price) for one in cohort}
 
-    merge = partial(_Balancing, ratio_step, ratio_window)
+    merge = partial(_Balancing, step, window)
     return Strategy(random_subset.build().plan, merge, by_cohort=by_cohort)
 
 
 def _plan(
-    own: tuple[tuple[str, float], ...],
-    price: float,
-    client: ClientProfile,
-    deadline: float,
-    epochs: int,
+    own: Options, price: float, client: ClientProfile, deadline: float, epochs: int
 ) -> LocalPlan:
     """E epochs on what fits, in which the client finds its place for the rules above."""
     budget, times = coreset_budget(client, deadline, epochs, (price,), shorten=True)

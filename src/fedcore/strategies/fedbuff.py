@@ -13,7 +13,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Pace, Strategy, after_answers
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, plan_of
+from fedcore.strategies._local import NONE, Options, working_as
 
 
 def build(
@@ -33,4 +33,4 @@ def build(
         return replace(state, params=moved(state.params, summed(updates, weights), step))
 
     pace = Pace(after_answers(buffer), refill_at_once)
-    return Strategy(plan_of(local, options), all_at_once(merge, moves=True), pace)
+    return replace(working_as(local, options), merge=all_at_once(merge, moves=True), pace=pace)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, fleet_size, plan_of
+from fedcore.strategies._local import NONE, Options, fleet_size, working_as
 from fedcore.types import ClientId, Params
 from fedcore.values import above_zero
 
@@ -31,11 +31,11 @@ def build(local: str = "fedavg", *, dyn_alpha: float = 0.01, options: Options = 
         known = dict(state.clients)
         for one in updates:
             known[one.client_id] = moved(known.get(one.client_id, {}), one.params, -dyn_alpha)
-        step = -dyn_alpha / num_clients
-        common = moved(state.tensors, summed(updates, [step] * len(updates)))
+        common = moved(state.tensors, summed(updates, [-dyn_alpha / num_clients] * len(updates)))
         drawn = sum(one.copies for one in updates)
         mean = summed(updates, [one.copies / drawn for one in updates])
         params = moved(state.params, moved(mean, common, -1 / dyn_alpha))
         return replace(state, params=params, tensors=common, clients=known)
 
-    return Strategy(plan_of(local, options, dyn_alpha), all_at_once(merge, moves=True), shift=shift)
+    clients = working_as(local, options, dyn_alpha)
+    return replace(clients, merge=all_at_once(merge, moves=True), shift=shift)

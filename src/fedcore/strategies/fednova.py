@@ -16,7 +16,7 @@ from dataclasses import replace
 from fedcore.server.merge import AGGREGATIONS, Updates, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, plan_of, refuse
+from fedcore.strategies._local import NONE, Options, refuse, working_as
 from fedcore.types import LocalUpdate
 
 
@@ -44,4 +44,4 @@ def build(
         moves = summed(updates, [weigh(one) / length(one) / total for one in updates])
         return replace(state, params=moved(state.params, moves, far))
 
-    return Strategy(plan_of(local, options, nova_mu), all_at_once(merge, moves=True))
+    return replace(working_as(local, options, nova_mu), merge=all_at_once(merge, moves=True))

@@ -13,6 +13,6 @@ from fedcore.server.method import Strategy
 from fedcore.strategies.random_subset import on_subsets
 
 
-def build(*, aggregation: str = "mean", catch_up: float = 1.0) -> Strategy:
+def build(*, aggregation: str = "mean") -> Strategy:
     """One phase an epoch, so that each has a draw of its own."""
-    return on_subsets("uniform-plain", aggregation, catch_up, redraw=True)
+    return on_subsets("uniform-plain", aggregation, redraw=True)

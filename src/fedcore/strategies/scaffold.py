@@ -15,7 +15,7 @@ from dataclasses import replace
 from fedcore.server.merge import Updates, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.strategies._local import NONE, Options, fleet_size, plan_of, refuse
+from fedcore.strategies._local import NONE, Options, fleet_size, refuse, working_as
 from fedcore.types import ClientId, Params
 
 
@@ -39,9 +39,8 @@ def build(
             # (x - y) / (K η) is the client's mean gradient, shift included: c_i+ = it - shift
             gradient = moved({}, one.params, -1 / (one.steps * eta))
             own = moved(gradient, shift(state, one.client_id) or {}, -1.0)
-            change = moved(own, known.get(one.client_id, {}), -1.0)
+            changes.append(replace(one, params=moved(own, known.get(one.client_id, {}), -1.0)))
             known[one.client_id] = own
-            changes.append(replace(one, params=change))
         common = moved(state.tensors, summed(changes, [1 / num_clients] * len(changes)))
         drawn = sum(one.copies for one in updates)
         mean_steps = sum(one.copies * one.steps for one in updates) / drawn
@@ -49,4 +48,5 @@ def build(
         params = moved(state.params, moves, global_rate * mean_steps)
         return replace(state, params=params, tensors=common, clients=known)
 
-    return Strategy(plan_of(local, options, 0.0), all_at_once(merge, moves=True), shift=shift)
+    clients = working_as(local, options, 0.0)
+    return replace(clients, merge=all_at_once(merge, moves=True), shift=shift)

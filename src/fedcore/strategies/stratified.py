@@ -13,6 +13,6 @@ from fedcore.server.method import Strategy
 from fedcore.strategies.random_subset import on_subsets
 
 
-def build(*, aggregation: str = "mean", catch_up: float = 1.0) -> Strategy:
+def build(*, aggregation: str = "mean") -> Strategy:
     """The selector of the same name does it."""
-    return on_subsets("stratified", aggregation, catch_up)
+    return on_subsets("stratified", aggregation)

@@ -1,14 +1,13 @@
 """TimelyFL: everybody is done at one time, with as much of the model as can be trained by then.
 
-Of n clients drawn, let d, t and u be what download, one epoch and upload take each. With
+Of n clients drawn, let d, t and u be what download, one epoch and upload take each. Then
 
     T = the k-th smallest d + t + u
     E_i = max(1, floor((T - d - u) / t))        epochs
-    α_i = min(1, (T - d) / (t + u))             the share of the model that is trained
+    α_i = min(1, (T - d) / (t + u))             share of the parameters that are trained: those of
+                                                the layers nearest the output
 
-the fast train everything for as many epochs as fit, and the others the layers nearest the output,
-with a share α of all parameters, for one epoch; what is frozen costs no time and is not sent. At T
-every layer is averaged over those who trained it.
+What is frozen costs no time and is not sent; a layer is averaged over those who trained it.
 
 Source: Zhang et al., "TimelyFL: Heterogeneity-aware Asynchronous Federated Learning with Adaptive
 Partial Training", CVPR Workshops 2023. Default: k = n / 2. Departures: they leave out the download
@@ -19,14 +18,13 @@ The E of the experiment does not enter. A model of one layer, or without an orde
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 
 from fedcore.deadline import capacity
 from fedcore.server.merge import aggregation as by_name
-from fedcore.server.method import Plan, Strategy
+from fedcore.server.method import Plans, Profiles, Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import SIT_OUT, ClientId, ClientProfile, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
 from fedcore.values import at_least
 
 
@@ -34,12 +32,10 @@ def build(*, aggregation: str = "mean", model_bytes: int = 0, on_time: float = 0
     """``on_time`` is k / n: the share of clients that train the whole model."""
     at_least(0, 1)("on_time", on_time)
 
-    def by_cohort(
-        state: ServerState, cohort: Mapping[ClientId, ClientProfile]
-    ) -> Mapping[ClientId, Plan]:
-        """The interval T is that of those who were drawn, whatever τ is."""
+    def by_cohort(state: ServerState, cohort: Profiles) -> Plans:
+        """T is that of those who were drawn, whatever the deadline is."""
         times = sorted(one.seconds(one.num_samples, model_bytes) for one in cohort.values())
-        interval = times[max(1, math.ceil(on_time * len(times))) - 1]
+        interval = times[max(1, math.ceil(on_time * len(times))) - 1] if times else 0.0
         return dict.fromkeys(cohort, lambda client, _, epochs: plan(client, interval, epochs))
 
     plan = partial(_plan, model_bytes)

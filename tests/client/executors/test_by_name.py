@@ -74,6 +74,15 @@ def test_small_models_go_side_by_side_and_large_ones_one_per_core(build_client):
     assert block_size(Task(large), build_client(), 8, cpu) == 1
 
 
+@pytest.mark.parametrize(("room", "plain", "adam"), [(7, 7, 4), (1, 1, 1)])
+def test_an_optimiser_takes_memory_so_blocks_are_smaller(
+    build_client, monkeypatch, room, plain, adam
+):
+    monkeypatch.setattr(by_name, "block_size", lambda *_: room)
+    assert choose("vectorised", network(), build_client())._block == plain
+    assert choose("vectorised", network(), build_client(), adam=True)._block == adam
+
+
 def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto", "auto").type == "cpu"

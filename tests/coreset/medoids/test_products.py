@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from plain_medoids import distance_matrix, rows_of
 
+from fedcore.coreset.medoids import layout
 from fedcore.coreset.medoids.layout import index_of, nearest
 from fedcore.coreset.metric import Euclidean, OuterProduct
 
@@ -41,3 +42,17 @@ def test_products_that_are_wrong_by_their_slack_change_nothing():
     np.testing.assert_allclose(
         np.take_along_axis(hidden, found, axis=1), np.sort(hidden, axis=1)[:, :5], rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_half_of_the_products_find_what_all_of_them_do(outer, monkeypatch):
+    """Points that search each other, more than go into one product, and none at its border."""
+    draw = np.random.default_rng(2)
+    left, right = draw.normal(size=(700, 200)), draw.normal(size=(700, 30))
+    rows = rows_of(OuterProduct(left, right) if outer else Euclidean(left))
+    everyone = np.arange(700)
+    half = nearest(rows, everyone, index_of(rows, everyone), 9)
+    monkeypatch.setattr(layout, "MUTUAL", 0)
+    whole = nearest(rows, everyone, index_of(rows, everyone), 9)
+    np.testing.assert_array_equal(half[0], whole[0])
+    np.testing.assert_array_equal(half[1], whole[1])

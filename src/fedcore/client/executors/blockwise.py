@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from fedcore.client.coresets import Coresets
 from fedcore.task import Task
@@ -46,6 +45,7 @@ class BlockwiseExecutor:
         self._task, self._clients, self._settings = task, clients, settings
         self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)
+        self.memory = self._coresets.losses
         self._workers: ThreadPoolExecutor | None = None
         self._own = threading.local()
 
@@ -53,11 +53,6 @@ class BlockwiseExecutor:
     def selection(self) -> SelectionTime:
         """What choosing coresets took so far."""
         return self._coresets.time
-
-    @property
-    def memory(self) -> dict[ClientId, Tensor]:
-        """What clients remember of their samples from job to job."""
-        return self._coresets.losses
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Begin to choose the coresets that these will need, where inputs alone decide."""

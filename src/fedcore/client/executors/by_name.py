@@ -69,6 +69,8 @@ def choose_executor(
         example = next(iter(clients.values()))
         block = block_size(task, example, settings.batch_size, device)
         if block is not None:
+            # u, v and what is made of them: up to four copies more than the three that count
+            block = block if settings.plain else -(-block // 2)
             if block == 1 and device.type == "cpu":
                 _keep_freed_memory()
             return VectorisedExecutor(

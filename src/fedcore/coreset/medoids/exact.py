@@ -42,15 +42,21 @@ MOST_SWAPS = 100  # a point: never reached, but if rounding led in a circle, thi
 
 @inlined
 def _best_swap(
-    state: Clusters, weights: Floats, row: Floats, cheapest: int, hits: NDArray[np.uint8]
+    state: Clusters,
+    weights: Floats,
+    row: Floats,
+    cheapest: int,
+    hits: NDArray[np.uint8],
+    near_enough: Indices,
 ) -> tuple[int, float]:
     """Return the slot that the point with distances ``row`` should take, and the change.
 
-    ``cheapest`` is the slot whose removal costs least; ``hits`` is scratch, zero at its end.
+    ``cheapest`` is the slot whose removal costs least; ``hits``, zero at its end, and
+    ``near_enough`` are scratch. Nothing here branches on distances: those tell a processor nothing.
     """
     shared = 0.0  # what the candidate saves whichever medoid goes
-    count = 0
-    # First who is near enough, without a branch, in bytes; then eight of those at a time.
+    count = found = 0
+    # First who is near enough, in bytes; then eight of those at a time.
     for j in range(len(row)):
         hits[j] = np.uint8(row[j] < state.second_distance[j])
     eights = hits.view(np.uint64)
@@ -58,23 +64,18 @@ def _best_swap(
         if eights[eight] == 0:
             continue
         for j in range(8 * eight, 8 * eight + 8):
-            if hits[j] == 0:
-                continue
-            distance = np.float64(row[j])
-            second = np.float64(state.second_distance[j])
-            weight = np.float64(weights[j])
-            near = np.float64(state.near_distance[j])
-            slot = state.near[j]
-            if state.gain[slot] == 0.0:
-                state.touched[count] = slot
-                count += 1
-            if distance < near:
-                shared += weight * (distance - near)
-                state.gain[slot] += weight * (near - second)
-            else:
-                state.gain[slot] += weight * (distance - second)
-            if state.gain[slot] == 0.0:  # equal distances: listed, yet nothing to add
-                count -= 1
+            near_enough[found] = j
+            found += hits[j]
+    for position in range(found):
+        j = near_enough[position]
+        distance, near = np.float64(row[j]), np.float64(state.near_distance[j])
+        weight, slot = np.float64(weights[j]), state.near[j]
+        shared += weight * min(distance - near, 0.0)
+        before = state.gain[slot]
+        after = before + weight * (max(distance, near) - np.float64(state.second_distance[j]))
+        state.gain[slot] = after
+        state.touched[count] = slot
+        count += (before == 0.0) & (after != 0.0)  # with equal distances, there is nothing to add
     best, change = cheapest, state.removal[cheapest]
     for position in range(count):
         slot = state.touched[position]
@@ -128,7 +129,7 @@ def sweep(
     count = len(state.near)
     stored = len(source.matrix) > 0
     computed, to_medoids = np.empty(count, np.float32), np.empty(len(state.medoids), np.float32)
-    stale, hits = np.empty(count, np.int64), np.zeros(-(-count // 8) * 8, np.uint8)
+    stale, hits = np.empty(count + 1, np.int64), np.zeros(-(-count // 8) * 8, np.uint8)
     swaps = 0
     cheapest = charge_removals(state, weights)
     total = 0.0
@@ -145,7 +146,7 @@ def sweep(
         row = source.matrix[candidate] if stored else computed
         if not stored:
             row_to(source, candidate, source.leaves, source.labels, row)
-        slot, change = _best_swap(state, weights, row, cheapest, hits)
+        slot, change = _best_swap(state, weights, row, cheapest, hits, stale)
         # Rounding alone must not keep the search going: neither that of the sum, nor, where one
         # point lies further away than all others together, that of its own distance.
         if change >= -max(1e-9 * total, 1e-13 * state.removal[slot]):

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled, inlined
+from fedcore.compiled import compiled, compiled_training, inlined
 from fedcore.coreset.medoids import moves, products, search
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows, squared_to_leaf
 from fedcore.coreset.medoids.moves import Lists, Reverse, State, Tables
@@ -62,6 +62,30 @@ def add_words(keys: Indices, values: Floats, factors: Indices) -> None:
 def _word(value: np.int32) -> np.int64:
     wide = np.int64(value)
     return wide ^ (wide >> np.int64(15))  # trailing zeros would carry through the product
+
+
+@compiled_training
+def measured(points: Floats | Doubles, served: Indices) -> tuple[float, float, float, float]:
+    """Return Σ_j ‖p_j − p_s(j)‖, ‖Σ_j (p_j − p_s(j))‖, ‖Σ_j p_j‖ and mean ‖p_j‖, in float64.
+
+    The twin of ``metric.pair_distances`` and ``gradient_error``: with weights that are counts,
+    Σ_j p_j − Σ_k δ_k p_k is the sum of all differences.
+    """
+    count, width = points.shape
+    gap, whole = np.zeros(width), np.zeros(width)
+    total = scale = 0.0
+    for j in range(count):
+        squared = length = 0.0
+        for t in range(width):
+            value = np.float64(points[j, t])
+            difference = value - np.float64(points[served[j], t])
+            gap[t] += difference
+            whole[t] += value
+            squared += difference * difference
+            length += value * value
+        total += np.sqrt(squared)
+        scale += np.sqrt(length)
+    return total, np.sqrt(np.sum(gap * gap)), np.sqrt(np.sum(whole * whole)), scale / count
 
 
 @compiled

@@ -28,6 +28,7 @@ from fedcore.coreset.medoids.search import Index
 LINE = 64  # bytes that the processor reads at a time
 LONG = 128  # coordinates above which matrix products find neighbours faster than leaves (measured)
 QUERIES = 256  # that are searched for at a time by matrix products
+MUTUAL = 8_192  # points whose products are all kept while they search each other: 256 MB
 TRIED = 256  # members of a cluster as its medoid, at most,
 WIDE = 32  # or so much less as vectors are longer than this
 NOTHING, NO_FACTOR = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
@@ -165,6 +166,9 @@ def nearest(
     points = np.empty((len(queries), k), np.int32)
     distances = np.empty((len(queries), k), np.float32)
     size = LEAF if isinstance(index, Index) else QUERIES
+    # Among themselves, ⟨x, y⟩ is ⟨y, x⟩: half of the products do, as far as all can be kept.
+    mutual = len(index.names) <= MUTUAL and np.array_equal(queries, index.names)
+    kept = np.empty((len(queries),) * 2 if mutual and size == QUERIES else (0, 0), np.float32)
     for begin in range(0, len(queries), size):
         if over is not None and over():
             raise TimeUp
@@ -173,9 +177,13 @@ def nearest(
         if isinstance(index, Index):
             nearest_by_leaves(rows, some, index, *found, keep_own)
         else:
-            products = rows.left[some] @ index.left
+            known = begin if len(kept) else 0
+            products = rows.left[some] @ index.left[:, known:]
             if rows.right.shape[1]:
-                products *= rows.right[some] @ index.right
+                products *= rows.right[some] @ index.right[:, known:]
+            if len(kept):
+                kept[part, begin:], kept[begin:, part] = products, products.T
+                products = kept[part]
             nearest_by_products(rows, some, index, products, *found, keep_own)
     return points, distances
 

@@ -43,6 +43,7 @@ class Medoids:
     swaps: int = 0
     finished: bool = True  # False if the time ran out first
     objective: float = 0.0  # Σ_j d(j, its medoid), differences and sums in float64
+    error: float | None = None  # that of the weighted sum, where it is known (``gradient_error``)
 
     @property
     def weights(self) -> NDArray[np.int64]:

@@ -19,12 +19,13 @@ from torch import Tensor
 
 from fedcore.compiled import have_numba
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.metric import Array, Euclidean, Metric, pair_distances
+from fedcore.coreset.metric import Array, Euclidean, Metric, pair_distances, relative
 from fedcore.seeding import words
 
 SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
 SMALL_FEW = 4096  # ... and so far where medoids are few
-SHORT = 40  # coordinates that are not worth turning (``principal``)
+SHORT = 40  # coordinates that are not worth turning (``principal``),
+SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 
 # Points up to which rounded numbers lead: among more of them some are always about to round to
@@ -110,7 +111,8 @@ def solve(
         from fedcore.coreset.medoids.layout import rows_of
 
         factors = [factor[points.first] for factor in factors]
-        if len(factors) == 1 and factors[0].shape[1] > SHORT:
+        short = SHORT_OF_FEW if len(points.first) <= SMALL else SHORT
+        if len(factors) == 1 and factors[0].shape[1] > short:
             from fedcore.coreset.medoids.principal import turned
 
             factors = [turned(factors[0])]
@@ -261,8 +263,14 @@ def _answer(metric: Metric, points: Distinct, solution: Medoids) -> Medoids:
     assignment = slot[solution.assignment][points.group]
     # A medoid serves itself, even where rounding leaves no distance to another one.
     assignment[indices] = np.arange(len(indices))
-    device = metric.factors[0].device
-    everyone = torch.arange(len(assignment), device=device)
-    served = torch.from_numpy(indices[assignment]).to(device)
-    total = float(pair_distances(metric, everyone, served).sum())
-    return replace(solution, indices=indices, assignment=assignment, objective=total)
+    served, values, error = indices[assignment], metric.factors[0], None
+    if NUMBA and len(metric.factors) == 1 and values.device.type == "cpu":
+        from fedcore.coreset.medoids.kernels import measured
+
+        total, gap, whole, length = measured(values.numpy(), served)
+        error = relative(gap, whole, length, len(served))
+    else:
+        everyone = torch.arange(len(served), device=values.device)
+        pairs = pair_distances(metric, everyone, torch.from_numpy(served).to(values.device))
+        total = float(pairs.sum())
+    return replace(solution, indices=indices, assignment=assignment, objective=total, error=error)

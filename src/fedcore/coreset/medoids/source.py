@@ -42,7 +42,7 @@ class Clusters(NamedTuple):
     second_distance: Floats  # [n] NONE if k = 1
     removal: Doubles  # [k] what removing a medoid costs
     gain: Doubles  # [k] scratch: all 0 between candidates
-    touched: Indices  # [k] scratch
+    touched: Indices  # [k + 1] scratch
 
 
 @inlined
@@ -63,12 +63,12 @@ def fill(source: Source) -> None:
     """Compute all n² distances, each once."""
     matrix = source.matrix
     count, squared = len(matrix), np.empty(LEAF, np.float32)
-    for point in range(count):
-        for leaf in range(point // LEAF, source.leaves.left.shape[0]):
+    for leaf in range(source.leaves.left.shape[0]):
+        begin = leaf * LEAF
+        for point in range(min(begin + LEAF, count)):
             squared_to_leaf(source.rows, point, source.leaves, leaf, squared)
             for j in range(LEAF):
                 squared[j] = np.sqrt(squared[j])
-            begin = leaf * LEAF
             for j in range(min(LEAF, count - begin)):
                 matrix[point, begin + j] = squared[j]
     for first in range(0, count, LEAF):
@@ -116,10 +116,11 @@ def assign(source: Source, state: Clusters, point: int, to_medoids: Floats) -> N
     near_distance, second_distance = np.float32(NONE), np.float32(NONE)
     for slot in range(len(to_medoids)):
         distance = to_medoids[slot]
-        if distance < near_distance:
-            near, second, near_distance, second_distance = slot, near, distance, near_distance
-        elif distance < second_distance:
-            second, second_distance = slot, distance
+        if distance < second_distance:
+            if distance < near_distance:
+                near, second, near_distance, second_distance = slot, near, distance, near_distance
+            else:
+                second, second_distance = slot, distance
     state.near[point], state.second[point] = near, second
     state.near_distance[point], state.second_distance[point] = near_distance, second_distance
 
@@ -171,7 +172,7 @@ def clusters_of(source: Source, medoids: Indices) -> Clusters:
         np.empty(count, np.float32),
         np.empty(k, np.float64),
         np.zeros(k, np.float64),
-        np.empty(k, np.int64),
+        np.empty(k + 1, np.int64),
     )
     if len(source.matrix) > 0:
         _assign_by_columns(source.matrix, state)

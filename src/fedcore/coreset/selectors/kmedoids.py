@@ -33,5 +33,7 @@ def solve_medoids(
     assignment = torch.from_numpy(found.assignment).to(device)
     indices = torch.from_numpy(found.indices).to(device)
     weights = torch.bincount(assignment, minlength=len(indices)).double()
-    error = gradient_error(candidates.space, indices, weights)
+    error = found.error
+    if error is None:
+        error = gradient_error(candidates.space, indices, weights)
     return Coreset(indices, weights, found.objective, error, assignment)

@@ -11,11 +11,8 @@ from fedcore.types import Coreset, Generator
 
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-    """n_y of the m_y samples of class y, by largest remainder: unbiased in every class.
-
-    A class that gets none would be missing in every draw; so where there are more classes than
-    samples, these are drawn from all alike, which is unbiased too.
-    """
+    """n_y of the m_y samples of class y, by largest remainder: unbiased in every class."""
+    # With more classes than samples, those without a share would be missing in every draw.
     if budget < len(torch.unique(candidates.classes())):
         return uniform_plain.select(candidates, budget, generator)
     return select_per_class(uniform_plain.select, candidates, budget, generator)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,17 +12,14 @@ from fedcore.types import Params
 
 
 def table(memory: Params, name: str, rows: int, columns: int) -> Tensor:
-    """A copy of the table [rows, columns] called ``name``; what was never written is zero."""
-    whole = torch.zeros(rows, columns, dtype=torch.float64)
-    known = memory.get(name, whole[:0])
-    whole[: len(known)] = known
-    return whole
+    """A copy of the table called ``name``, of so many rows at least; what is new is zero."""
+    known = memory.get(name, torch.zeros(0, columns, dtype=torch.float64))
+    more = torch.zeros(max(0, rows - len(known)), columns, dtype=torch.float64)
+    return torch.cat([known, more])
 
 
-def profiled_seconds(
-    asked: Draw, places: Sequence[int] | NDArray[np.int64], epochs: int, model_bytes: int
-) -> NDArray[np.float64]:
-    """Download, E m / c and upload of the clients at ``places``, by what is known of them."""
-    clients = (asked.profiles[asked.sizes.ids[place]] for place in places)
+def profiled_seconds(asked: Draw, epochs: int, model_bytes: int) -> NDArray[np.float64]:
+    """Download, E m / c and upload of every client, by what is known of it."""
+    clients = (asked.profiles[client] for client in asked.sizes)
     seconds = (one.seconds(epochs * one.num_samples, model_bytes) for one in clients)
-    return np.fromiter(seconds, np.float64, len(places))
+    return np.fromiter(seconds, np.float64, len(asked.sizes))

@@ -12,7 +12,6 @@ Defaults: d = 2 K; theirs go from 2 K to 10 K.
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from fedcore.server.method import Cohort, Draw, Sampler
 from fedcore.server.samplers._answers import table
@@ -24,21 +23,18 @@ def build(*, candidates: int = 0) -> Sampler:
     """``candidates`` is d, at least K; 0: 2 K."""
 
     def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
-        """Keep (Σ L, how many) of everybody's last answer."""
-        last = table(memory, "last", len(sizes), 2)
-        mean = [update.loss_sum, update.loss_count]
-        last[sizes.place(update.client_id)] = torch.tensor(mean, dtype=torch.float64)
+        """Keep the mean loss of everybody's last answer, and that there was one."""
+        last, place = table(memory, "last", len(sizes), 2), sizes.place(update.client_id)
+        last[place, 0], last[place, 1] = update.loss_sum / max(1, update.loss_count), 1.0
         return {"last": last}
 
     def draw(asked: Draw) -> Cohort:
         idle = asked.idle()
         size = min(max(candidates or 2 * asked.count, asked.count), len(idle))
-        if size == 0:
-            return {}
-        chances = asked.sizes.counts[idle] / asked.sizes.counts[idle].sum()
-        drawn = asked.generator().choice(idle, size, replace=False, p=chances)
-        sums, counts = table(asked.memory, "last", len(asked.sizes), 2).numpy()[drawn].T
-        losses = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
-        return asked.cohort(drawn[np.argsort(-losses, kind="stable")][: asked.count].tolist())
+        chances = asked.sizes.counts[idle] / max(1, asked.sizes.counts[idle].sum())
+        drawn = asked.generator().choice(idle, size, replace=False, p=chances if size else None)
+        losses, answered = table(asked.memory, "last", len(asked.sizes), 2).numpy()[drawn].T
+        order = np.argsort(-np.where(answered, losses, np.inf), kind="stable")
+        return asked.cohort(drawn[order][: asked.count].tolist())
 
     return Sampler(draw, observe)
