@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedcore import values
 from fedcore.errors import BadOption
 from fedcore.values import (
     LARGEST_LEGACY_SEED,
@@ -123,3 +124,20 @@ def test_a_seed_is_one_that_generators_take():
     np.random.RandomState(LARGEST_LEGACY_SEED)
     with pytest.raises(BadOption, match="seed must be at most"):
         seeds("seed", (LARGEST_SEED + 1,))
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (
+            lambda: values.whole_number("budget", -(10**5000), 1),
+            "at least 1, got one of 16610 bits",
+        ),
+        (lambda: values.whole_number("rounds", 10**5000, 1, 9), "at most 9, got one of 16610 bits"),
+        (lambda: values.convert("rate", 10**5000, float), "a number, got one of 16610 bits"),
+        (lambda: values.read_option("rounds", "9" * 5000, int), "a whole number, got '9{60}'..."),
+    ],
+)
+def test_numbers_that_are_too_long_to_be_spelled(ask, words):
+    with pytest.raises(BadOption, match=words):
+        ask()

@@ -1,8 +1,7 @@
 """Measure the k-medoids solver: ``python -m benchmarks.coreset [--quick]``.
 
 Speed is a ratio of CPU times inside one run, one thread each, medians of at least five; theirs is
-sklearn's
-Euclidean distances of the 512-dimensional gradients, in column-major order, plus
+sklearn's Euclidean distances of the 512-dimensional gradients, in column-major order, plus
 ``kmedoids.fasterpam`` from a random start, which is its fastest form. Ours starts from residuals
 and the last layer's matrix. Both sides take turns, and each repeat has a seed of its own: their
 random starts differ by about 5e-4 in objective, so objectives are averaged. Each large size runs

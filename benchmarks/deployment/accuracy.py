@@ -65,11 +65,15 @@ class Deployed:
     def _answer(self, params: Params, told: Assignment) -> LocalUpdate:
         model, client = copy.deepcopy(self._federation.task.model), told.client_id
         model.load_state_dict(dict(params), strict=False)
-        now = 0.0
+        now, met, profile = 0.0, 0, self._profiles[client]
+        look = told.plan.phases[0].forward_price if self._fits and told.plan.phases else None
 
         def moves(_: nn.Module, entered: tuple[Any, ...]) -> None:
-            nonlocal now
-            now += len(entered[0]) / self._profiles[client].capability
+            nonlocal now, met
+            # A pass that only looks comes first, where there is one, and costs less.
+            price = look if look is not None and met < profile.num_samples else 1.0
+            met += len(entered[0])
+            now += price * len(entered[0]) / profile.capability
 
         model.register_forward_pre_hook(moves)
         clock = Clock(wall=lambda: NOON + now, steady=lambda: now)
@@ -188,6 +192,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--clients-per-round", type=int, default=10)
+    parser.add_argument("--evaluate-samples", type=int, default=2000)
     parser.add_argument("--out", type=Path)
     told = vars(parser.parse_args())
     seeds, out, data = range(told.pop("seeds")), told.pop("out"), told.pop("data")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
-from fedcore.errors import BadData, BadOption
+from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData
 
 FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
@@ -24,6 +24,8 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     ``hint`` says what to do about values that are no numbers.
     """
     if isinstance(values, Tensor):
+        if values.is_quantized:
+            raise BadData(f"{name} must not be quantised, got {values.dtype}; call .dequantize()")
         if values.layout != torch.strided or values.is_nested:
             found = "nested" if values.is_nested else str(values.layout)
             raise BadData(
@@ -158,7 +160,10 @@ def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
     elif items:
         # With a generator of its own the loader draws nothing from the caller's.
         dataset = DataLoader(dataset, batch_size=batch_size, generator=torch.Generator())
-    yield from dataset
+    try:
+        yield from dataset
+    except Exception as error:
+        raise failed(f"dataset (a {type(dataset).__name__})", error) from error
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

@@ -19,6 +19,12 @@ class BadData(FedCoreError, ValueError):
     """A dataset holds something no model can train on."""
 
 
+def failed(what: str, error: Exception, hint: str = "") -> BadData:
+    """The refusal of something of the user's own that raised ``error``, in one sentence."""
+    reason = " ".join(str(error).split()) or "no reason given"
+    return BadData(f"{what} failed with {type(error).__name__}: {reason}{hint}")
+
+
 class DatasetUnavailable(FedCoreError):
     """The files of a dataset are not where they were looked for."""
 

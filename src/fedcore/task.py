@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.parameter import is_lazy
 
-from fedcore.errors import BadOption
+from fedcore.errors import BadOption, FedCoreError, failed
 from fedcore.types import Params
 
 
@@ -196,17 +198,34 @@ def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits, labels, reduction="none")
 
 
+@contextmanager
+def naming(model: nn.Module) -> Iterator[None]:
+    """Turn what a module raises inside into a sentence that names the model."""
+    try:
+        yield
+    except (FedCoreError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if any(isinstance(frame.f_locals.get("self"), nn.Module) for frame in frames):
+            outside = isinstance(error, IndexError)  # all that torch says of an embedding
+            hint = "; see whether inputs are in the range of its embedding" if outside else ""
+            raise failed(f"model {type(model).__name__}", error, hint) from error
+        raise
+
+
 def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
     """How many classes a model scores; one that cannot read the batch is refused in a sentence."""
     try:
         scores = score(batch)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    except Exception as error:
         hint = "" if batch.is_floating_point() else " (cast them to floating point, or see)"
+        kind, reason = str(batch.dtype).removeprefix("torch."), str(error).partition("\n")[0]
         raise BadOption(
             f"model cannot take a batch of inputs {list(batch.shape)} of type "
-            f"{str(batch.dtype).removeprefix('torch.')}{hint}: {str(error).splitlines()[0]}"
+            f"{kind}{hint}: {reason or type(error).__name__}"
         ) from error
     if not isinstance(scores, Tensor) or scores.dim() != 2 or len(scores) != len(batch):
         found = list(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"

@@ -35,9 +35,9 @@ def at_least(least: float, most: int | None = None) -> Check:
         # A whole number may be too large for a float, so it is not made one.
         finite = isinstance(value, int) or math.isfinite(value)
         if not (finite and value >= least):
-            raise BadOption(f"{name} must be at least {least:g}, got {value}")
+            raise BadOption(f"{name} must be at least {least:g}, got {_shown(value)}")
         if most is not None and value > most:
-            raise BadOption(f"{name} must be at most {most:,}, got {value}")
+            raise BadOption(f"{name} must be at most {most:,}, got {_shown(value)}")
 
     return check
 
@@ -163,8 +163,15 @@ def convert(name: str, value: Any, kind: Any) -> Any:
         return tuple(found)
     except (TypeError, ValueError, OverflowError):
         empty = listed and isinstance(part, str) and not part
-        shown = f"an empty part in {value!r}" if empty else repr(part)
+        shown = f"an empty part in {value!r}" if empty else _shown(part)
         raise BadOption(f"{name} must be {expected}, got {shown}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value in a sentence; what is too long for one, or for Python to spell, in short."""
+    if isinstance(value, int) and abs(value) > 1e99:
+        return f"one of {value.bit_length()} bits"
+    return f"{value[:60]!r}..." if isinstance(value, str) and len(value) > 99 else repr(value)
 
 
 def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,6 +79,10 @@ def federation_for(model):
     return federate(dataset, federation.task.model.double()) if model == "cnn" else federation
 
 
+def in_float64(federation):
+    return federate(federation.dataset, copy.deepcopy(federation.task.model).double())
+
+
 @functools.cache
 def plain(model, strategy, **options):
     return final(federation_for(model), strategy, "sequential", **options)
@@ -104,6 +108,12 @@ def assert_same(answer, expected):
 def test_equal_to_the_plain_loop(model, executor, strategy):
     if model.startswith("logistic") and strategy == "timelyfl":
         pytest.skip("a model of one layer cannot be trained in part")
+    if (model, strategy) == ("char-lstm", "fedcore-buff"):
+        # Its windows are often equal: there, float32 rounds which of them stands for the others.
+        federation = in_float64(federation_for(model))
+        expected = final(federation, strategy, "sequential")
+        assert_same(final(federation, strategy, executor), expected)
+        return
     answer = final(federation_for(model), strategy, executor)
     assert_same(answer, plain(model, strategy))
 
@@ -173,8 +183,7 @@ def test_equal_under_every_optimiser(model, executor, strategy, how):
     """
     federation = federation_for(model)
     if model == "char-lstm":
-        exact = copy.deepcopy(federation.task.model).double()
-        federation = federate(federation.dataset, exact)
+        federation = in_float64(federation)
     expected = final(federation, strategy, "sequential", **HOW[how])
     assert_same(final(federation, strategy, executor, **HOW[how]), expected)
     rate = HOW[how].get("learning_rate", SMALL.learning_rate)

@@ -344,3 +344,61 @@ def test_a_loader_that_drops_the_last_batch_is_refused_since_weights_would_not_s
         coreset_for(model(), DataLoader(data, batch_size=7, drop_last=True), 5)
     found = coreset_for(model(), DataLoader(data, batch_size=7), 5)
     assert float(found.weights.sum()) == 50
+
+
+class Grumpy(nn.Module):
+    """A classifier that fails on batches of more than two samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        if len(x) > 2:
+            raise KeyError("mine")
+        return self.layer(x)
+
+
+class Broken(torch.utils.data.Dataset):
+    """A dataset that fails at sample 3."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        if index == 3:
+            raise OSError("disk gone")
+        return torch.zeros(3), 0
+
+
+def test_a_model_that_raises_is_named():
+    data = torch.zeros(6, 3), torch.zeros(6, dtype=torch.int64)
+    with pytest.raises(BadData, match="model Grumpy failed with KeyError: 'mine'") as caught:
+        coreset_for(Grumpy(), data, 2)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def broken_stream():
+    yield torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)
+    raise OSError("disk gone")
+
+
+@pytest.mark.parametrize("proxy", ["input", "last-layer-input"])
+@pytest.mark.parametrize("make", [Broken, broken_stream])
+def test_a_dataset_that_raises_is_named(make, proxy):
+    with pytest.raises(BadData, match=r"dataset .* failed with OSError: disk gone") as caught:
+        coreset_for(nn.Linear(3, 2), make(), 2, proxy=proxy)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_an_option_that_does_not_exist_is_one_sentence():
+    data = torch.zeros(6, 3), torch.zeros(6, dtype=torch.int64)
+    with pytest.raises(BadOption, match="no option named 'sed'"):
+        coreset_for(nn.Linear(3, 2), data, 2, sed=1)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize:UserWarning")
+def test_quantised_gradients_are_refused():
+    quantised = torch.quantize_per_tensor(torch.zeros(6, 3), 0.1, 0, torch.qint8)
+    with pytest.raises(BadData, match=r"gradients must not be quantised, got torch\.qint8"):
+        select_coreset(quantised, 2)

@@ -1,8 +1,6 @@
 """``fit`` takes the simulator's steps, to the last bit, until time is up."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +8,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import FakeTime, context, coreset_plan, message, order_for
 from flwr.app import ArrayRecord
+from tests.flower.client_side import NOON, FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.flower import exact, fit
@@ -121,8 +118,6 @@ class Ticking:
         self.now, self.seconds = 0.0, seconds
 
     def clock(self):
-        from client_side import NOON
-
         return Clock(wall=lambda: NOON, steady=self.tick)
 
     def tick(self):

@@ -1,9 +1,7 @@
 """``on_time``: what a user's own loop is handed, in which proportions, and for how long."""
 
 import logging
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import FakeTime, context, coreset_plan, message, order_for
+from tests.flower.client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.errors import BadOption
 from fedcore.flower import loader, on_time
@@ -379,6 +376,20 @@ def test_what_comes_after_training_is_left_time_for_in_the_next_order():
     second = device.batches()
     device.train(second)
     assert second.report()["coreset-size"] == int((98 - 8 - 50 - 1.5) * SPEED / 3)
+
+
+def test_what_was_ended_by_the_alarm_is_left_more_time_for_every_time():
+    """An evaluation after training that never ended: 1 second, then 2, then 4."""
+    device, ends = Device(coreset_plan(7)), []
+    for _ in range(4):
+        device.time.now = 0.0
+        device.train(device.batches())  # and no report
+        ends.append(device.context.state.config_records["fedcore"]["after"])
+    assert ends == [1.0, 2.0, 4.0, 8.0]
+    device.time.now = 0.0
+    last = device.batches()
+    device.train(last)
+    assert last.report()["coreset-size"] == int((98 - 8 - 50 - 1.5) * SPEED / 3)
 
 
 class Stream(IterableDataset):

@@ -2,8 +2,6 @@
 
 import dataclasses
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,11 +9,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import FakeTime, context, coreset_plan, message, order_for
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from tests.flower.client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.flower import deadline_mod, fit, on_time
 from fedcore.flower.wire import EXAMPLES, Report

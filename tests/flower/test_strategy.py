@@ -360,21 +360,10 @@ def test_a_line_a_round_says_who_was_on_time_and_why_the_deadline(caplog):
     assert "1 refused: array 'w' has NaN" in lines[0]
 
 
-FEDBUFF = """
-from dataclasses import replace
-from fedcore.strategies.fedbuff import build as fedbuff
-
-def build(*, buffer=2, busy=3):
-    built = fedbuff(buffer=buffer)
-    return replace(built, pace=replace(built.pace, concurrency=busy))
-"""
-
-
-def test_asynchronous_keeps_nodes_busy_and_merges_every_k_answers(tmp_path):
-    (tmp_path / "mine.py").write_text(FEDBUFF)
+def test_asynchronous_keeps_nodes_busy_and_merges_every_k_answers():
     trips = {1: 1.0, 2: 3.0, 3: 10.0}
     nodes = {n: adding(1.0, trip=trip, seconds=trip / 2) for n, trip in trips.items()}
-    _, grid = run(nodes, 6, strategy=str(tmp_path / "mine.py"))
+    _, grid = run(nodes, 6, strategy="fedbuff", buffer=2)
     sent = [n for n, _, _ in grid.sent]
     # The slow one holds nobody up: 12 answers take about as long as 1 and 2 need for them.
     assert sent.count(3) <= 2
@@ -384,17 +373,48 @@ def test_asynchronous_keeps_nodes_busy_and_merges_every_k_answers(tmp_path):
     assert len(versions) >= 4
 
 
-def test_asynchronous_with_nodes_that_fail(tmp_path):
-    (tmp_path / "mine.py").write_text(FEDBUFF)
+def test_asynchronous_with_nodes_that_fail():
     nodes = {1: failing(2, 1.0), 2: adding(1.0), 3: adding(1.0, trip=5.0)}
-    result, _ = run(nodes, 4, strategy=str(tmp_path / "mine.py"))
+    result, _ = run(nodes, 4, strategy="fedbuff", buffer=2)
     assert weights(result)[0, 0] > 0
 
 
-def test_asynchronous_where_everybody_fails_ends(tmp_path):
-    (tmp_path / "mine.py").write_text(FEDBUFF)
+def test_asynchronous_where_everybody_fails_ends():
     with pytest.raises(FedCoreError, match="too few answers"):
-        run({1: failing(2), 2: failing(2)}, 4, strategy=str(tmp_path / "mine.py"), timeout=50.0)
+        run({1: failing(2), 2: failing(2)}, 4, strategy="fedbuff", buffer=2, timeout=50.0)
+
+
+METHODS = ["fedbuff", "fedasync", "fedcore-buff", "fedcore-async", "scaffold", "feddyn", "fedadam"]
+METHODS += ["fednova", "fedavg-os", "timelyfl", "importance"]
+
+
+@pytest.mark.parametrize("strategy", METHODS)
+def test_methods_of_the_house_run_by_their_names(strategy):
+    nodes = {n: adding(1.0 + n / 10, samples=20, trip=2.0 + n) for n in range(4)}
+    result, _ = run(nodes, 3, strategy=strategy)
+    moved = weights(result) - START["w"]
+    assert bool(torch.isfinite(moved).all())
+    assert bool((moved > 0).all())
+
+
+def test_a_method_whose_plans_cannot_travel_is_refused():
+    nodes = {n: adding(1.0, samples=20) for n in range(2)}
+    with pytest.raises(FedCoreError, match="remembered"):
+        run(nodes, 3, strategy="fedbalancer")
+
+
+@pytest.mark.parametrize("selection", ["oort", "tifl", "power-of-choice", "proportional"])
+def test_samplers_of_the_house_draw_by_their_names(selection):
+    grid = InProcessGrid(Time(), {n: adding(1.0, loss_sum=3.0, loss_count=2) for n in range(6)})
+    grid.offline = {5}
+
+    def node(order, arrays, message):  # the fleet grows in the middle of the run
+        grid.offline = set()
+        return adding(1.0)(order, arrays, message)
+
+    grid.nodes[0] = grid.nodes[1] = node
+    result, grid = run(None, 6, grid=grid, selection=selection, fraction_train=0.5)
+    assert torch.equal(weights(result), START["w"] + 6.0)
 
 
 def test_two_hundred_nodes_cost_less_than_a_second_and_memory_for_a_few_answers():

@@ -1,14 +1,10 @@
 """Seconds that are left, whatever the clocks say, and what the server hears of them."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("flwr")
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
-from client_side import FakeTime, context, coreset_plan, message, order_for
+from tests.flower.client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.flower.turn import Turn, order_of, seconds_for
 from fedcore.flower.wire import BadMessage, read_report
@@ -70,3 +66,15 @@ def test_no_step_is_begun_that_would_end_too_late():
 def test_a_message_without_an_order_is_refused():
     with pytest.raises(BadMessage, match="FedCore"):
         order_of(message(None))
+
+
+def test_a_first_step_like_no_other_counts_until_there_are_others():
+    time = FakeTime()
+    turn = Turn(message(order_for(coreset_plan(5), deadline=30.0)), context(), time.clock())
+    for seconds in (8.0, *[1.0] * 40):
+        if not turn.go_on():
+            break
+        time.now += seconds
+        turn.stepped(8, seconds)
+    # 8 + 21 = 29 of 29.4; were the first the longest for ever, it would end at 22.
+    assert (turn.said.steps, time.now) == (22, 29.0)

@@ -128,7 +128,7 @@ def test_the_ratio_follows_the_losses_window_by_window():
     ratios, state = [], ServerState({"w": torch.zeros(1)})
     for loss in losses:
         one = answer(0, 0.0, 1.0, loss)
-        state = merged(state, one, step=0.25, window=2)
+        state = merged(state, one, ratio_step=0.25, window=2)
         ratios.append(state.tensors["ratio"].item())
     assert ratios == [0, 0, 0, 0.25, 0.25, 0, 0, 0.25, 0.25, 0]
 
@@ -136,7 +136,7 @@ def test_the_ratio_follows_the_losses_window_by_window():
 def test_the_ratio_stays_between_zero_and_one():
     rising, falling = ServerState({"w": torch.zeros(1)}), ServerState({"w": torch.zeros(1)})
     for n in range(6):
-        options = {"step": 0.6, "window": 1}
+        options = {"ratio_step": 0.6, "window": 1}
         rising = merged(rising, answer(0, 0.0, 1.0, 1.0 + n), **options)
         falling = merged(falling, answer(0, 0.0, 1.0, 9.0 - n), **options)
     assert rising.tensors["ratio"].item() == 0
@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
     epochs=3,
     clients_per_round=3,
     learning_rate=0.3,
-    method={"window": 1, "step": 0.4},
+    method={"window": 1, "ratio_step": 0.4},
 )
 
 

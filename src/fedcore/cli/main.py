@@ -219,6 +219,8 @@ def version(
 def main() -> None:
     """Run the command; what it refuses is one sentence on standard error and exit code 2."""
     try:
+        if "\0" in "".join(sys.argv):
+            raise BadOption("options must not hold a NUL character; leave it out")
         app()
     except FedCoreError as error:
         sentence, code = f"error: {error}", 2

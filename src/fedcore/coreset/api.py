@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients, space_of
 from fedcore.errors import BadData, BadOption
-from fedcore.task import Task, count_classes
+from fedcore.task import Task, count_classes, naming
 from fedcore.threads import one_thread_each
 from fedcore.types import Coreset, Params
 from fedcore.values import one_of, time_limit, whole_number
@@ -165,6 +166,8 @@ def coreset_for(
         **options: of ``select_coreset``.
     """
     one_of(*PROXIES)("proxy", proxy)
+    for name in options.keys() - inspect.signature(select_coreset).parameters.keys():
+        raise BadOption(f"coreset_for has no option named {name!r}; help(coreset_for) lists them")
     whole_number("budget", budget, 1)  # before the pass, which takes a while
     size = whole_number("batch_size", batch_size, 1)
     if proxy == STATIC:
@@ -180,7 +183,7 @@ def coreset_for(
             f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, got a "
             f"{type(model).__name__} without one; use proxy {STATIC!r}"
         )
-    with _evaluating(model) as state, torch.enable_grad():
+    with naming(model), _evaluating(model) as state, torch.enable_grad():
         weight = task.head_weight(state).detach()
         seen, labels_seen = _pass(task, state, dataset, size)
     space = space_of(proxy, seen, weight, bias=task.head_has_bias)

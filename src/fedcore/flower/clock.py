@@ -6,6 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from logging import WARNING
+from typing import Any
 
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.supercore import log
@@ -15,14 +16,15 @@ from fedcore.flower import answers
 from fedcore.flower.fleet import Fleet
 from fedcore.flower.options import Options
 from fedcore.flower.post import Letter, Post
-from fedcore.flower.wire import ORDER, SHIFT, BadMessage, Order, Report, order_text
+from fedcore.flower.wire import ORDER, SHIFT, BadMessage, Order, Report, order_text, read_order
+from fedcore.server.clock import Clock
 from fedcore.server.state import Job
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate
 
 POLL = 0.2  # seconds between two looks for answers
 USED = 0.98  # of a node's time is planned with
 TTL = 3.0  # deadlines that a message may live: shorter, and a busy node would be asked again
-SHARED = ("steps", "loss_sum", "loss_square_sum", "loss_count")  # of a report and an update
+SHARED = ("steps", "loss_sum", "loss_square_sum", "loss_count", "fell_back")  # with an update
 
 
 @dataclass(slots=True)
@@ -35,25 +37,18 @@ class Notes:
     refused: int = 0
 
 
-class GridClock:
+class GridClock(Clock):
     """Real time: every look for answers is a pull, and time runs while anybody is out."""
 
     def __init__(
-        self,
-        post: Post,
-        fleet: Fleet,
-        options: Options,
-        order: RecordDict,
-        unlimited: float | None = None,
+        self, post: Post, fleet: Fleet, options: Options, order: RecordDict, unlimited: float | None
     ) -> None:
-        """Bind who carries messages and who is known.
+        """Bind who carries messages, who is known, and an ``order`` with nothing in it but config.
 
-        ``order`` has two records, which stand for the arrays and are the config of every message;
         ``unlimited`` are the seconds of a job where the strategy keeps no deadline.
         """
         self.deadline = self.now = 0.0
-        self.fleet = fleet
-        self.notes = Notes()
+        self.fleet, self.notes = fleet, Notes()
         self._post, self._options, self._order, self._unlimited = post, options, order, unlimited
         self._began, self._stands = post.monotonic(), True  # time stands until somebody is out
         self._ready: deque[tuple[Job, LocalUpdate]] = deque()
@@ -95,18 +90,20 @@ class GridClock:
         """
         spare = self.limit - self.deadline + self._options.grace
         until = float("inf") if alarm is None else self._began + alarm + spare
-        while not self._ready:
+        while True:
             failures = len(self.notes.failed)
-            self.collect()
-            left = until - self._tick()
-            failed = alarm is None and len(self.notes.failed) > failures
-            if not self._ready and self.now > TTL * self.limit + self._options.grace:
-                raise FedCoreError(f"too few answers for a merge in {self.now:.0f} s; see the log")
-            if not self._ready and (failed or left <= 0 or not len(self)):
-                return None
             if not self._ready:
-                self._post.sleep(min(POLL, left))
-        return self._ready.popleft()
+                self.collect()
+            time = self._post.monotonic()
+            self.now = time - self._began
+            if self._ready:
+                return self._ready.popleft()
+            failed = alarm is None and len(self.notes.failed) > failures
+            if self.now > TTL * self.limit + self._options.grace:
+                raise FedCoreError(f"too few answers for a merge in {self.now:.0f} s; see the log")
+            if failed or time >= until or not len(self):
+                return None
+            self._post.sleep(min(POLL, until - time))
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins again; whoever is cancelled still owes an answer."""
@@ -153,11 +150,6 @@ class GridClock:
                 self._take(letter, letter.job)
         return others
 
-    def _tick(self) -> float:
-        time = self._post.monotonic()
-        self.now = time - self._began
-        return time
-
     def _letter(self, client: ClientId, job: Job | None, limit: float) -> Letter:
         self._tickets += 1
         sent = self._post.monotonic()
@@ -171,6 +163,7 @@ class GridClock:
         content = RecordDict({arrays: self._model[1]})
         content[config] = own = self._order.config_records[config].copy()
         own["server-round"], own[ORDER] = told.base_version + 1, order_text(order)
+        read_order(own[ORDER])  # a plan that no node takes is refused here, not by all of them
         if told.shift is not None:
             content[SHIFT] = answers.to_record(told.shift)
         node = self.fleet.online[told.client_id]
@@ -203,23 +196,19 @@ class GridClock:
         )
         self.fleet.learn(letter.client, report, examples, letter.trip, letter.timely)
         if not letter.wanted:
-            return f"{letter.trip:.1f} s, which is too late"
+            return f"answered {letter.trip - (letter.expires - letter.sent) / TTL:.1f} s late"
         if not report.steps:
             return "it had no time to train"
         params, norm = answers.read_model(content, job.base, self.fleet.longest())
-        update = LocalUpdate(
-            letter.client,
-            params,
-            examples,
-            job.copies,
-            told.base_version,
-            **{name: getattr(report, name) for name in SHARED},
-            seconds=letter.trip,
-            payload=answers.read_weight(metrics, options.weighted_by),
-            fell_back=bool(report.fell_back),
-            coreset_size=report.coreset_size or None,
-            gradient_error=report.gradient_error if report.gradient_error >= 0 else None,
+        said: dict[str, Any] = {name: getattr(report, name) for name in SHARED}
+        said["payload"] = answers.read_weight(metrics, options.weighted_by)
+        said["fell_back"], said["coreset_size"] = (
+            bool(said["fell_back"]),
+            report.coreset_size or None,
         )
+        said["gradient_error"] = None if report.gradient_error < 0 else report.gradient_error
+        who = letter.client, params, examples, job.copies, told.base_version
+        update = LocalUpdate(*who, seconds=letter.trip, **said)
         self.fleet.accept(letter.client, norm)
         self.notes.answered[letter.client].append(report)
         self.notes.metrics.append(RecordDict({"metrics": metrics}))

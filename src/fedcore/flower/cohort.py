@@ -30,7 +30,7 @@ class Cohorts:
 
     def __init__(self, clock: GridClock, post: Post, options: Options, numbers: FedAvg) -> None:
         """Bind who is known, and the ``numbers`` of nodes, which are FedAvg's arguments."""
-        self._sampler = options.build_sampler()
+        self._sampler = options.build_sampler(clock.fleet.model_bytes)
         self._clock, self._fleet, self._post = clock, clock.fleet, post
         self._options, self._numbers = options, numbers
         self._wanted = 0  # answers that end the round

@@ -85,6 +85,7 @@ class on_time:  # noqa: N801, used like a function
                 with watching.watch() if watching else nullcontext():
                     self._drawn = []
                     yield from self._steps(self._loader.batch_sampler, self._drawn, watching)
+        self._turn.over()
 
     def _steps(
         self, batches: Any, drawn: list[Sequence[int]], watching: Watching | None

@@ -20,7 +20,7 @@ from fedcore.flower.turn import WALL, order_of, seconds_for
 from fedcore.flower.wire import EXAMPLES, BadMessage, Report, report_metrics
 
 CLIENT_RAISED = 2  # Flower's code for a handler that failed
-ALARM, EXIT = 1.02, 1.25  # times the seconds that an order leaves
+ALARM, EXIT = (1.02, 1.0), (1.25, 2.0)  # times the seconds that an order leaves, and seconds more
 LEAST = 0.25  # of the deadline: who comes too late says so, and reads its data before that
 
 
@@ -63,12 +63,12 @@ def deadline_mod(
 @contextmanager
 def _watched(seconds: float) -> Iterator[None]:
     """Raise ``Overdue`` after so long in here; a while later end the process, by a C thread."""
-    faulthandler.dump_traceback_later(EXIT * seconds + 1.0, exit=True, file=2)
+    faulthandler.dump_traceback_later(EXIT[0] * seconds + EXIT[1], exit=True, file=2)
     if threading.current_thread() is not threading.main_thread():
         yield  # no other thread can be reached by a signal
         return
     before = signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, ALARM * seconds)
+    signal.setitimer(signal.ITIMER_REAL, ALARM[0] * seconds + ALARM[1])
     try:
         yield
     finally:

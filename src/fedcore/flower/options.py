@@ -49,22 +49,31 @@ class Options:
         percentages("stragglers", (self.stragglers,))
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
         named = (("strategy", self.strategy), ("sampler", self.selection))
-        plugins.check_taken(self.method, (*named, ("selector", self.selector)))
+        local = (("strategy", own),) if (own := self.method.get("local")) else ()
+        plugins.check_taken(self.method, (*named, *local, ("selector", self.selector)))
         self.build_strategy({}, 1)
-        self.build_sampler()
+        self.build_sampler(0)
 
-    def build_sampler(self) -> Sampler:
+    def build_sampler(self, model_bytes: int) -> Sampler:
         """The sampler by its name."""
-        built: Sampler = plugins.build("sampler", self.selection, Sampler, method=self.method)
+        known = self._known(epochs=self.local_epochs, model_bytes=model_bytes)
+        name, own = self.selection, self.method
+        built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=own)
         return built
 
     def build_strategy(self, params: Params, num_clients: int) -> Strategy:
         """The strategy by its name, with the merge that the user asked for."""
         # As in the simulator, inputs stand in for gradients where one linear layer is all.
         linear = sorted(value.ndim for value in params.values()) in ([2], [1, 2])
-        known = {"proxy": STATIC if linear else LAST_LAYER_INPUT, "num_clients": num_clients}
-        known |= {"selector": self.selector, "method": self.method}
-        known = {name: value for name, value in known.items() if name not in self.method}
+        known = self._known(
+            proxy=STATIC if linear else LAST_LAYER_INPUT,
+            selector=self.selector,
+            num_clients=num_clients,
+            clients_per_round=num_clients,
+            model_bytes=sum(value.nbytes for value in params.values()),
+            method=self.method,
+        )
+        known["options"] = known
         name, own = self.strategy, self.method
         built: Strategy = plugins.build("strategy", name, Strategy, options=known, method=own)
         if self.weighted_by is None:
@@ -72,6 +81,10 @@ class Options:
         if not (isinstance(built.merge, partial) and built.merge.func is RunningMean):
             raise BadOption(f"weighted_by_key must be left out: {name!r} has weights of its own")
         return replace(built, merge=partial(RunningMean, _by_metric))
+
+    def _known(self, **options: Any) -> dict[str, Any]:
+        """Options that plug-ins may take, but for those that the user gave."""
+        return {name: value for name, value in options.items() if name not in self.method}
 
 
 def keeps_no_deadline(method: Strategy) -> bool:

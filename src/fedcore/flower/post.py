@@ -17,7 +17,7 @@ from fedcore.errors import FedCoreError
 from fedcore.server.state import Job
 from fedcore.types import ClientId
 
-AT_ONCE = 8  # messages of one call: memory follows these, not all that are out
+AT_ONCE = 16  # messages of one call: memory follows these, not all that are out
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts to reach the SuperLink
 PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
 T = TypeVar("T")

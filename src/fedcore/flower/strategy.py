@@ -52,9 +52,8 @@ class FedCore(FedAvg):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Check all options, so that nothing starts with a bad one."""
-        theirs = inspect.signature(FedAvg).bind_partial(
-            *args, **plugins.taken(FedAvg.__init__, options)
-        )
+        known = plugins.taken(FedAvg.__init__, options)
+        theirs = inspect.signature(FedAvg).bind_partial(*args, **known)
         super().__init__(*theirs.args, **theirs.kwargs)
         above_zero("fraction_train", self.fraction_train)
         ours = {name: value for name, value in options.items() if name in OURS}
@@ -104,6 +103,7 @@ class FedCore(FedAvg):
         folder, before = None if options.checkpoint is None else Path(options.checkpoint), None
         if folder is not None:
             state, before = checkpoint.latest(folder, run, state, fleet)
+            log(INFO, "going on after round %d, by %r", state.version, str(folder))
         cohorts = Cohorts(clock, post, options, self)
         dashboard = Dashboard(options, run, num_rounds, state.version)
         pace = Pace(cohorts.decide, alarm=1.0) if method.pace.synchronous else method.pace
@@ -123,13 +123,10 @@ class FedCore(FedAvg):
             result.arrays = to_record(merged.state.params)
             found = self._measure(number, result.arrays, clock, post, evaluate_config, evaluate_fn)
             trained = self._aggregated(self.train_metrics_aggr_fn, notes.metrics)
-            for kept, metrics in (
-                (result.train_metrics_clientapp, trained),
-                (result.evaluate_metrics_clientapp, found[0]),
-                (result.evaluate_metrics_serverapp, found[1]),
-            ):
-                if metrics is not None:
-                    kept[number] = metrics
+            kept = [result.train_metrics_clientapp, result.evaluate_metrics_clientapp]
+            kept.append(result.evaluate_metrics_serverapp)
+            for rounds, metrics in zip(kept, (trained, *found), strict=True):
+                rounds.update({} if metrics is None else {number: metrics})
             answered += len(notes.answered)
             spent = self.monotonic() - began
             dashboard.add(merged, notes, clock.deadline, reason, found[1] or found[0], spent)

@@ -26,6 +26,7 @@ from fedcore.types import CoresetSpec, Phase
 log = logging.getLogger(__name__)
 SAFE = 0.98
 LEAST_SELECTION, SELECTION_MARGIN = 1.5, 1.2  # seconds; times the last one's
+ENOUGH_STEPS, LEAST_AFTER = 6, 1.0
 STATE = "fedcore"  # what a node remembers from order to order
 
 
@@ -67,8 +68,8 @@ class Turn:
         version = self.order.assignment.base_version
         self.said = Report(self.order.ticket, version, 0, 0, 0.0, age, 0.0)
         kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})
-        self.selection, after = (float(kept.get(name, 0.0)) for name in ("selection", "after"))
-        self._end = self._began + SAFE * seconds_for(self.order, age) - after
+        self.selection, self._after = (float(kept.get(k, 0.0)) for k in ("selection", "after"))
+        self._end = self._began + SAFE * seconds_for(self.order, age) - self._after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
         self._longest, self._ended = 0.0, math.inf
         self.examples = 0  # that this node holds
@@ -78,16 +79,23 @@ class Turn:
         self.said = replace(self.said, **news)  # type: ignore[arg-type]
 
     def go_on(self) -> bool:
-        """Whether another step can be taken: none is expected to outlast the longest so far."""
+        """Whether another step can be taken: none is expected to outlast the longest so far.
+
+        The first, in which libraries and devices wake up, counts until there are others to go by.
+        """
         self._ended = self.clock.steady()
-        on = self._ended + self._longest <= self._end
+        first = self._first[1] if self.said.steps < ENOUGH_STEPS else 0.0
+        on = self._ended + max(first, self._longest) <= self._end
         self.say(cut_short=int(not on))
         return on
 
     def stepped(self, samples: int, seconds: float) -> None:
         """Note a step."""
-        self._first = self._first if self.said.steps else (samples, seconds)
-        self._longest, self._ended = max(self._longest, seconds), self.clock.steady()
+        if self.said.steps:
+            self._longest = max(self._longest, seconds)
+        else:
+            self._first = samples, seconds
+        self._ended = self.clock.steady()
         work, trained = self.said.work + samples, self.said.training_seconds + seconds
         self.say(steps=self.said.steps + 1, work=work, training_seconds=trained)
 
@@ -137,14 +145,21 @@ class Turn:
         total = left * work / seconds if seconds > 0 else math.copysign(2**53, left)
         return max(0, math.floor(total / epochs))
 
+    def over(self) -> None:
+        """Training is over. Should the alarm ring before the report, the next turn ends earlier."""
+        self._remember(max(LEAST_AFTER, 2 * self._after))
+
+    def _remember(self, after: float) -> None:
+        kept = {"selection": self.selection, "after": after}
+        self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
+
     def report(self) -> dict[str, int | float]:
         """Numbers of a MetricRecord: what the server learns from; no sample, label or index.
 
         What passed since the last step, an evaluation say, is left time for in the next turn.
         """
         now = self.clock.steady()
-        kept = {"selection": self.selection, "after": max(0.0, now - self._ended)}
-        self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
+        self._remember(max(0.0, now - self._ended))
         self.say(handler_seconds=now - self._began)
         return report_metrics(self.said, self.examples)
 

@@ -37,18 +37,18 @@ class Watching:
         if self._head is None:
             yield
             return
-        handle, scaled = self._head.register_forward_hook(self._passed), torch.amp.GradScaler.scale
+        scaled = torch.amp.GradScaler.scale
 
         def scale(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
             self._scale = scaler.get_scale()
             return scaled(scaler, outputs)
 
-        torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
-        try:
-            yield
-        finally:
-            handle.remove()
-            torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
+        with self._head.register_forward_hook(self._passed):
+            torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
+            try:
+                yield
+            finally:
+                torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
 
     def meet(self, indices: Sequence[int]) -> None:
         """Say which samples the next batch holds."""
@@ -83,21 +83,20 @@ class Watching:
         if self.trouble is not None or self._head is None:
             return None
         met = np.concatenate([np.asarray(self._met[batch]) for batch in self._parts])
-        residuals, inputs = (
-            torch.cat(part).cpu() for part in zip(*self._parts.values(), strict=True)
-        )
+        parts = zip(*self._parts.values(), strict=True)
+        residuals, inputs = (torch.cat(part).cpu() for part in parts)
         finite = torch.isfinite(residuals).all(1) & torch.isfinite(inputs).all(1)
         _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
         keep = torch.from_numpy(len(met) - 1 - last)
         keep = keep[finite[keep]]
         rows = HeadGradients(residuals[keep], inputs[keep], residuals.new_zeros(len(keep)))
-        if self._proxy == STATIC:  # of a model of one layer, what enters it is the input
-            return met[keep.numpy()], Euclidean(rows.inputs), rows.residuals.argmin(1)
         weight, bias = self._head.weight.detach().float().cpu(), self._head.bias is not None
         if not len(keep) or not bool(torch.isfinite(weight).all()):
             self.trouble = "the last linear layer is not finite"
             return None
-        space = space_of(self._proxy, rows, weight, bias=bias)
+        space: Metric = Euclidean(rows.inputs)  # the input itself, of a model of one layer
+        if self._proxy != STATIC:
+            space = space_of(self._proxy, rows, weight, bias=bias)
         return met[keep.numpy()], space, rows.residuals.argmin(1)
 
 

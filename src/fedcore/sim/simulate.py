@@ -19,7 +19,7 @@ from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
 from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.clients import LazyClients
-from fedcore.task import Task
+from fedcore.task import Task, naming
 from fedcore.threads import one_thread_each
 from fedcore.types import ClientId, FederatedDataset
 
@@ -59,6 +59,8 @@ def simulate(
         The rounds and the trained parameters.
     """
     _check_arguments(clients, model, strategy, options)
+    if not (on_round is None or callable(on_round)):
+        raise BadOption(f"on_round must be a function of a round's record, got {on_round!r}")
     given = {**options, "seed": seed}
     if stragglers is not None or not options.get("deadline"):
         given["stragglers"] = 30.0 if stragglers is None else stragglers
@@ -87,7 +89,8 @@ def simulate(
     run = RunKey("own data", name, level, experiment.seed[0])
     records: list[RoundRecord] = []
     params = federation.initial
-    with closing(simulate_rounds(build_world(federation, experiment, run, strategy))) as rounds:
+    world = build_world(federation, experiment, run, strategy)
+    with naming(model), closing(simulate_rounds(world)) as rounds:
         for record, state in rounds:
             params = {name: value.cpu() for name, value in state.params.items()}
             records.append(record)

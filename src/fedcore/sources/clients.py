@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcore.arrays import as_labels
-from fedcore.errors import BadData
+from fedcore.errors import BadData, FedCoreError, failed
 from fedcore.types import ClientData, ClientId
 
 
@@ -80,7 +80,12 @@ class LazyClients(Mapping[ClientId, ClientData]):
         promised = self.sizes[client]
         if (held := self._held.get(client)) is not None:
             return held
-        data = self._load(client)
+        try:
+            data = self._load(client)
+        except FedCoreError:
+            raise
+        except Exception as error:
+            raise failed(f"loading client {client}", error) from error
         if not isinstance(data, ClientData):
             found = type(data).__name__
             raise BadData(

@@ -48,9 +48,9 @@ from fedcore.values import at_least
 
 
 def build(
-    *, forward_price: float = 1 / 3, easy: float = 0.0, step: float = 0.05, window: int = 20
+    *, forward_price: float = 1 / 3, easy: float = 0.0, ratio_step: float = 0.05, window: int = 20
 ) -> Strategy:
-    """``easy`` is q, ``step`` s, and a ``window`` has so many rounds."""
+    """``easy`` is q, ``ratio_step`` s, and a ``window`` has so many rounds."""
     at_least(0, 1)("easy", easy)
 
     def by_cohort(state: ServerState, cohort: Profiles) -> Plans:
@@ -59,7 +59,7 @@ def build(
         own = (("threshold", threshold), ("easy", easy))
         return {one: partial(_plan, own, 0.0 if one in met else forward_price) for one in cohort}
 
-    merge = partial(_Balancing, step, window)
+    merge = partial(_Balancing, ratio_step, window)
     return Strategy(random_subset.build().plan, merge, by_cohort=by_cohort)
 
 

@@ -1,7 +1,9 @@
 """Random subset: who is slow trains E epochs on as many samples as fit, drawn anew every round.
 
-The plainest rival of a coreset. Of a client's m samples n = floor(c τ / E) are drawn, all equally
-likely and no sample twice, and each weighs m / n: the expected gradient is that of all samples.
+The plainest rival of a coreset: n of m samples, all equally likely and no sample twice, with
+
+    n = floor(c τ / E)        weight m / n each: the expected gradient is that of all samples
+
 Where n is 0, one sample is trained for the epochs that fit. Choosing costs nothing.
 
 Source: folklore, which the papers of FedCore and FedBalancer do not compare with. Defaults: none.

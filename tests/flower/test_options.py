@@ -1,0 +1,52 @@
+"""What options name, and what they do not take."""
+
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
+from fedcore.errors import BadOption
+from fedcore.flower.options import Options, keeps_no_deadline
+from fedcore.types import ClientProfile
+
+SLOW = ClientProfile(100, 15.0)
+
+
+def proxy(params, **method):
+    plan = Options(method=method).build_strategy(params, 3).plan(SLOW, 10.0, 3)
+    return plan.phases[-1].coreset.proxy
+
+
+def test_what_stands_in_for_gradients_is_chosen_as_in_the_simulator():
+    linear = {"w": torch.zeros(2, 3), "b": torch.zeros(2)}
+    assert proxy(linear) == STATIC
+    assert proxy({**linear, "w2": torch.zeros(3, 4)}) == LAST_LAYER_INPUT
+    assert proxy(linear, proxy="logits") == "logits"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "keeps"), [("fedcore", True), ("fedprox", True), ("fedavg-ds", True)]
+)
+def test_who_keeps_a_deadline(strategy, keeps):
+    built = Options(strategy=strategy).build_strategy({}, 3)
+    assert keeps_no_deadline(built) is not keeps
+    assert keeps_no_deadline(Options(strategy="fedavg").build_strategy({}, 3))
+
+
+def test_weights_need_a_mean(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from fedcore.server.merge import all_at_once\n"
+        "from fedcore.server.method import Strategy\n"
+        "from fedcore.strategies.fedavg import build as fedavg\n"
+        "def build():\n"
+        "    return Strategy(fedavg().plan, all_at_once(lambda state, answers: state))\n"
+    )
+    Options(strategy=str(tmp_path / "own.py"))
+    with pytest.raises(BadOption, match="weighted_by_key"):
+        Options(strategy=str(tmp_path / "own.py"), weighted_by="num-examples")
+
+
+def test_options_of_their_own_reach_the_strategy():
+    built = Options(strategy="fedprox", method={"fedprox_mu": 0.7}).build_strategy({}, 3)
+    assert built.plan(SLOW, 1000.0, 3).prox_mu == 0.7
