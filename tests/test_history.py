@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from fedcore.history import History
@@ -17,6 +19,12 @@ def test_by_hand():
     assert history.longest_round == 1.5
     assert history.deadline_misses == 1
     assert history.steady_accuracy("test") is None  # of rounds from 10 on
+
+
+def test_a_round_that_a_budget_of_time_cut_is_no_length_of_a_round():
+    rest = dataclasses.replace(record(3, 0.01, 0.9), cut=True)
+    assert History((record(1, 0.5, 0.2), record(2, 1.5, 0.9), rest)).mean_round_time == 1.0
+    assert History((rest,)).mean_round_time == 0.01
 
 
 def test_the_paper_averages_from_round_10_on():

@@ -40,8 +40,8 @@ class History:
 
     @property
     def mean_round_time(self) -> float:
-        """Mean length of a round in units of the deadline."""
-        return float(np.mean([r.time for r in self.rounds]))
+        """Mean length in units of the deadline of rounds that the end of a run did not cut."""
+        return float(np.mean([r.time for r in self.rounds if not r.cut] or [self.longest_round]))
 
     @property
     def longest_round(self) -> float:

@@ -109,9 +109,11 @@ def test_default_targets_are_shares_of_the_best_median_of_final_accuracies():
 
 
 def test_what_a_budget_of_time_cut_short_was_not_merged():
-    cut = dataclasses.replace(a_round(3, 1.0, 0.8, client(4, 1.0), ending=END), cut=True)
+    clients = (client(4, 1.0), client(2, 0.5, wasted=Waste.CANCELLED))
+    cut = dataclasses.replace(a_round(3, 1.0, 0.8, *clients, ending=END), cut=True)
     found = costs([*ROUNDS[:2], cut], ())
     # Merged: client 0 twice and client 1 twice, of five clients; client 4 was not.
     assert found["participation_fairness"] == pytest.approx(16 / (5 * 8))
-    assert found["client_seconds"] == 2 + 1 + 6 + 3 + 1
+    assert found["client_seconds"] == 2 + 1 + 6 + 3 + 1 + 0.5
+    assert found["wasted_client_seconds"] == 3  # what the end of the run stopped is not wasted
     assert found["virtual_seconds"] == 9.0

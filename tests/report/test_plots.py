@@ -228,6 +228,9 @@ def test_a_timeline_by_hand():
         RoundRecord(1, 3.0, 2.0, first, 0, None, None, None, None, 0.0),
         RoundRecord(2, 1.0, 2.0, second, 0, None, None, None, None, 0.0),
     ]
+    rounds.append(
+        RoundRecord(3, 1.0, 2.0, (job(6, 0.5, wasted=Waste.CANCELLED),), *[None] * 6, cut=True)
+    )
     waits, works, wasted = plots.DOING
     assert plots.spans(rounds) == [
         (0, works, 0.0, 1.5),
@@ -240,6 +243,7 @@ def test_a_timeline_by_hand():
         (4, works, 1.5, 2.0),
         (4, waits, 2.0, 2.0),
         (5, wasted, 1.0, 2.0),
+        (6, works, 2.25, 2.5),  # what the end of the run stopped
     ]
 
 

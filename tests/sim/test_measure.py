@@ -125,12 +125,12 @@ def test_models_are_measured_on_everything_or_on_a_fixed_draw(clients, build_cli
         known = LazyClients([len(data) for data in clients.values()], clients.__getitem__)
     federation = federation_from_model(FederatedDataset(known, held_out, 2), "logistic", 0)
     params = federation.initial
-    whole = Measure(federation, 0, CPU, threads=2)
+    whole = Measure(federation, 0, CPU, threads=2, split=False)
     expected = evaluate(federation.task, params, pool(clients.values()))
     assert whole.train(params).loss == pytest.approx(expected.loss)
     on_test = evaluate(federation.task, params, held_out)
     assert whole.test(params).loss == pytest.approx(on_test.loss)
-    few, again = (Measure(federation, 10, CPU, threads=1) for _ in range(2))
+    few, again = (Measure(federation, 10, CPU, threads=1, split=False) for _ in range(2))
     assert few.train(params) == again.train(params)
     hits = few.train(params).accuracy * 10
     assert hits == pytest.approx(round(hits))
@@ -138,7 +138,7 @@ def test_models_are_measured_on_everything_or_on_a_fixed_draw(clients, build_cli
 
 def test_without_held_out_data_there_is_no_score_on_them(clients):
     federation = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
-    assert Measure(federation, 0, CPU, threads=1).test(federation.initial) is None
+    assert Measure(federation, 0, CPU, threads=1, split=False).test(federation.initial) is None
 
 
 def test_slow_and_worst_by_hand():
@@ -157,7 +157,7 @@ def test_clients_are_judged_by_their_own_samples(clients, lazily):
     if lazily:
         known = LazyClients([len(data) for data in clients.values()], clients.__getitem__)
     federation = federation_from_model(FederatedDataset(known, None, 2), "logistic", 0)
-    found = Measure(federation, 0, CPU, threads=2).by_client(federation.initial)
+    found = Measure(federation, 0, CPU, threads=2, split=False).by_client(federation.initial)
     assert {client: count for client, (_, count) in found.items()} == {0: 30, 1: 31, 2: 32}
     for client, (right, count) in found.items():
         expected = evaluate(federation.task, federation.initial, clients[client]).accuracy
@@ -169,7 +169,8 @@ def test_of_many_samples_some_clients_are_judged_by_some_of_theirs(build_client,
     clients = {n: build_client(2 if n % 2 else 9, seed=n) for n in range(40)}
     federation = federation_from_model(FederatedDataset(clients, None, 2), "logistic", 0)
     few, again = (
-        Measure(federation, 30, CPU, threads=1).by_client(federation.initial) for _ in range(2)
+        Measure(federation, 30, CPU, threads=1, split=False).by_client(federation.initial)
+        for _ in range(2)
     )
     assert few == again
     counts = {client: count for client, (_, count) in few.items()}
@@ -185,10 +186,10 @@ def test_held_out_data_are_halved_for_a_choice(clients, size, build_client):
     federation = federation_from_model(FederatedDataset(clients, held_out, 2), "logistic", 0)
     order = stream(0, "evaluate", "halves").permutation(size)
     parts = {"validation": order[: size // 2], "test": order[size // 2 :]}
-    measure = Measure(federation, 0, CPU, threads=1, halved=True)
+    measure = Measure(federation, 0, CPU, threads=1, split=True)
     for name, part in parts.items():
         rows = ClientData(held_out.x[np.sort(part)], held_out.y[np.sort(part)])
         expected = evaluate(federation.task, federation.initial, rows)
         assert measure.test(federation.initial, name) == expected
-    whole = Measure(federation, 0, CPU, threads=1)
+    whole = Measure(federation, 0, CPU, threads=1, split=False)
     assert whole.test(federation.initial, "validation") is None

@@ -57,7 +57,8 @@ def costs(rounds: Sequence[RoundRecord], targets: Sequence[float]) -> dict[str, 
     if ending is None:
         return {}
     sent = [(c, c.seconds / r.deadline) for r in rounds for c in r.clients if c.work > 0]
-    whole = (record for record in rounds if not record.cut)  # the others were not merged
+    whole = [r for r in rounds if not r.cut]  # what a budget ends is neither merged nor wasted
+    lost = (c.seconds / r.deadline for r in whole for c in r.clients if c.wasted is not None)
     merged = [c for r in whole for c in r.clients if c.work > 0 and c.wasted is None]
     times: Counter[int] = Counter()
     for client in merged:
@@ -73,7 +74,7 @@ def costs(rounds: Sequence[RoundRecord], targets: Sequence[float]) -> dict[str, 
         ],
         "virtual_seconds": unit * sum(record.time for record in rounds),
         "client_seconds": unit * sum(time for _, time in sent),
-        "wasted_client_seconds": unit * sum(time for c, time in sent if c.wasted is not None),
+        "wasted_client_seconds": unit * sum(lost),
         "bytes_down": ending.model_bytes * len(sent),
         "bytes_up": ending.model_bytes * sum(c.wasted not in NOT_ANSWERED for c, _ in sent),
         "participation_fairness": jain(times.values(), ending.clients),

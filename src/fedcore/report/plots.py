@@ -129,7 +129,7 @@ def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
     for axes, level in zip(panels, by_level(runs).values(), strict=True):
         for place, strategy in enumerate(strategies):
             records = [record for run in level.get(strategy, []) for record in run]
-            times = [record.time for record in records]
+            times = [record.time for record in records if not record.cut]
             if by_client:
                 times = [c.seconds / record.deadline for record in records for c in record.clients]
             lengths = [time for time in times if time > 0]  # who sits out takes no time
@@ -181,7 +181,8 @@ def spans(rounds: Sequence[RoundRecord]) -> list[tuple[int, str, float, float]]:
             stopped = client.wasted is Waste.CANCELLED  # when the others were merged
             end = merge if stopped else began + ended / record.deadline
             start = end - client.seconds / record.deadline
-            found.append((client.client_id, wasted if client.wasted else works, start, end))
+            doing = wasted if client.wasted and not record.cut else works  # but for the run's end
+            found.append((client.client_id, doing, start, end))
             if client.wasted is None:
                 found.append((client.client_id, waits, end, merge))
         began = merge

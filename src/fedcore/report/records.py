@@ -46,7 +46,7 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
     """
     working = sum(client.work > 0 for client in record.clients)
     return {
-        **_whose(run),
+        **{name: value for name, value in asdict(run).items() if value is not None},
         "round": record.number,
         "round_time": record.time,
         **{name: _finite(getattr(record, name)) for name in MEASURED},
@@ -77,11 +77,6 @@ def run_of(row: Row) -> RunKey:
     return RunKey(**{item.name: row[item.name] for item in fields(RunKey) if item.name in row})
 
 
-def _whose(run: RunKey) -> Row:
-    """The same as fields of a line; a step size only where several are tried."""
-    return {name: value for name, value in asdict(run).items() if value is not None}
-
-
 def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     """Rows as lines of standard JSON after lines that had ``check``; and the check of the last."""
     lines = []
@@ -93,7 +88,7 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
 
 def to_event_lines(run: RunKey, record: RoundRecord) -> str:
     """The events of a round as lines of JSON."""
-    whose = {**_whose(run), "round": record.number}
+    whose = {**asdict(run), "round": record.number}
     return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
 
 

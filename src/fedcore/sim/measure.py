@@ -38,18 +38,12 @@ class Measure:
     """Scores models on training and test data of a federation, or on some of them."""
 
     def __init__(
-        self,
-        federation: Federation,
-        count: int,
-        device: torch.device,
-        threads: int,
-        *,
-        halved: bool = False,
+        self, federation: Federation, count: int, device: torch.device, threads: int, *, split: bool
     ) -> None:
         """Draw ``count`` samples of training and of test data, or take all for 0.
 
         A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
-        Where step sizes are chosen, test data are ``halved``: one half is to choose by.
+        Where step sizes are chosen, test data are ``split``: one half is to choose by.
         """
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
@@ -62,7 +56,7 @@ class Measure:
         elif not isinstance(clients, LazyClients):  # else it need not fit in memory
             self._train = [pool(clients.values()).to(device)]
         halves = {"test": test}
-        if halved and test is not None:
+        if split and test is not None:
             order = stream(0, "evaluate", "halves").permutation(len(test))
             parts = np.split(order, [len(test) // 2])
             pieces = (ClientData(*test.take(torch.from_numpy(np.sort(part)))) for part in parts)

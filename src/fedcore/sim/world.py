@@ -113,7 +113,7 @@ def build_world(
     )
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
-    halved = len(experiment.learning_rates) > 1
+    several = len(experiment.learning_rates) > 1
     server = Server(
         strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
     )
@@ -124,7 +124,7 @@ def build_world(
     return World(
         server,
         executor,
-        Measure(federation, experiment.evaluate_samples, device, threads, halved=halved),
+        Measure(federation, experiment.evaluate_samples, device, threads, split=several),
         federation.initial,
         device,
         fleet.deadline,
