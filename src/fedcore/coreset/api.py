@@ -81,12 +81,12 @@ def select_coreset(
     _check_selector(selector, candidates.labels)
     generator = np.random.default_rng(whole_number("seed", seed, 0))
     found = build_coreset(candidates, size, selector, generator)
-    found = replace(found, assignment=found.assignment if assignment else None)
+    stands_for = found.assignment if assignment else None
     if isinstance(gradients, Tensor | Euclidean | OuterProduct):
-        return found
-    stands_for = None if found.assignment is None else found.assignment.numpy()
+        return replace(found, assignment=stands_for)
+    served = None if stands_for is None else stands_for.numpy()
     arrays = found.indices.numpy(), found.weights.numpy()
-    return Coreset(*arrays, found.objective, found.gradient_error, stands_for, found.fell_back)
+    return Coreset(*arrays, found.objective, found.gradient_error, served, found.fell_back)
 
 
 def _space(gradients: Any) -> Metric:
