@@ -1,7 +1,5 @@
 """What users hand in - arrays, datasets, loaders - as tensors, or a refusal in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

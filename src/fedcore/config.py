@@ -6,8 +6,6 @@ TOML file, the preset's hyper-parameters for the benchmark, the preset, the defa
 defaults below are the preset ``paper``: they follow the paper's text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 import typing

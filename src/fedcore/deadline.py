@@ -5,8 +5,6 @@ time, computed exactly as the clock computes it, does not exceed τ; budgets div
 floor. So no plan can be late by a rounding error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

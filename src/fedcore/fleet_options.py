@@ -3,8 +3,6 @@
 Times are in deadlines, as those of tables are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ method can be tried without touching the package. Files whose name starts with a
 are helpers. Nothing is imported until it is asked for by name.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import importlib.util
@@ -42,11 +40,10 @@ def load(kind: str, name: str) -> ModuleType:
     if name.endswith(".py"):
         return _load_file(kind, Path(name))
     path = f"{KINDS[kind]}.{name.replace('-', '_')}"
-    if path in sys.modules and "_" not in name:  # asked for before: no folder need be read
-        return sys.modules[path]
-    if name not in names(kind):
+    # One that was asked for before needs no look at the folder.
+    if ("_" in name or path not in sys.modules) and name not in names(kind):
         raise UnknownPlugin(unknown(kind, name, names(kind)))
-    return importlib.import_module(path)
+    return importlib.import_module(path)  # which waits where another thread is importing it
 
 
 def title(name: str) -> str:

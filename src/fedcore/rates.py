@@ -8,8 +8,6 @@ take steps of one size, also where the server does not wait for them. With R pla
 * inverse-time  1 / (1 + q v)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What a run leaves behind: a record of every round, and what it takes to go on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

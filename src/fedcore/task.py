@@ -1,7 +1,5 @@
 """A model as pure functions of its parameters, and a look at what enters its last layer."""
 
-from __future__ import annotations
-
 import copy
 import re
 import traceback
@@ -85,7 +83,7 @@ class Task:
             )
         trained_names(self.initial_params(), 0.0)
 
-    def on(self, device: torch.device) -> Task:
+    def on(self, device: torch.device) -> "Task":
         """A copy whose frozen parameters lie on ``device``, for one thread to call."""
         task = copy.deepcopy(self)
         task.model.to(device)

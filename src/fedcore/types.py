@@ -13,8 +13,6 @@ w          ``Params``
 =========  =======================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,7 +175,7 @@ class ClientData:
         chosen = index if self.rows is None else self.rows[index]
         return self.x[chosen], self.y[chosen]
 
-    def to(self, device: torch.device) -> ClientData:
+    def to(self, device: torch.device) -> "ClientData":
         """The same samples on another device; there, each is written out."""
         if self.y.device == device:
             return self

@@ -1,7 +1,5 @@
 """Values of options: what they may be, and how text or TOML becomes one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

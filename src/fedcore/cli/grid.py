@@ -3,8 +3,6 @@
 Needs neither typer nor rich, so that it also runs on machines that have torch and NumPy alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A job on a terminal: progress while it trains, then tables and pictures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Options of a job are made from the fields of ``Experiment``: one place per option.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import typing

@@ -6,8 +6,6 @@ whose users' samples are then split by a seed. Numbers become float tensors. Tex
 over the 90 symbols of ``shakespeare``, one per sample; the first character of a label is the class.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -27,8 +27,6 @@ of plain text never hold begin or end, but the model has 90 outputs. All charact
 roles have a symbol of their own but one, a ``}`` that occurs twice.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Sequence

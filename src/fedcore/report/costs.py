@@ -4,8 +4,6 @@ Seconds are those of the virtual clock. Rounds on disk are in units of the deadl
 stands in the ``Ending`` of a run; without one, as in folders of earlier versions, nothing is known.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence

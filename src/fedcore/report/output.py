@@ -7,8 +7,6 @@ it is and hold the rest as JSON. A type that NumPy lacks, such as bfloat16, is s
 numbers of its size, and ``meta`` names it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -67,7 +65,7 @@ class OutputFolder:
     @classmethod
     def create(
         cls, path: Path, experiment: Mapping[str, Any], *, overwrite: bool = False
-    ) -> OutputFolder:
+    ) -> "OutputFolder":
         """A new job; an old one is replaced only on request, and nothing else with it."""
         try:
             if path.is_file():
@@ -87,7 +85,7 @@ class OutputFolder:
     @classmethod
     def resume(
         cls, path: Path, experiment: Mapping[str, Any], runs: Sequence[RunKey]
-    ) -> OutputFolder:
+    ) -> "OutputFolder":
         """Go on in a folder that an interrupted job left, if it was the same job.
 
         Another machine may do so: with its own device, cores and place of the data. So may a later

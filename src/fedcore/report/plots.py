@@ -1,7 +1,5 @@
 """Results as pictures: loss, accuracy, lengths of rounds, clients at work; sizes of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ line that was changed, lost, doubled or moved is known. Files without it are acc
 line is the round that belongs there.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -5,8 +5,6 @@ are best on the validation half of held-out data, in the mean over seeds; of equ
 What is reported was measured on the other half.
 """
 
-from __future__ import annotations
-
 import statistics
 
 from fedcore.report.records import Row, Runs

@@ -1,7 +1,5 @@
 """The content of ``summary.json``: all results of a comparison, with what produced them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

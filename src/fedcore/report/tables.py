@@ -1,7 +1,5 @@
 """Results as tables on a terminal, with sentences that say what they show; sizes as bars."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether what a job wrote down can be true: its events, one by one, and beside its rounds."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

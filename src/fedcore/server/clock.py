@@ -1,7 +1,5 @@
 """Time as the server sees it: jobs go out, and what comes next is an answer or an alarm."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from bisect import bisect_right

@@ -4,8 +4,6 @@ It knows no rounds. A synchronous round is what a strategy's pace makes of it: n
 anything new until everybody has answered (Algorithm 1, lines 3 to 15).
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """How local models become the next global model (Algorithm 1, line 15)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -4,8 +4,6 @@ Methods keep nothing themselves. What they have to remember goes through ``Serve
 into checkpoints: a run that goes on is the run that never stopped.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Clients that come and go: here and away in turn, each time for as long as a draw says."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

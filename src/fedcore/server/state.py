@@ -1,7 +1,5 @@
 """What the server knows between two events, and how that is written down."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Data and model of an experiment, checked before anything is trained."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

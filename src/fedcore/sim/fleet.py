@@ -1,7 +1,5 @@
 """Who the clients are: how fast each is, and the deadline that makes s % of them stragglers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files

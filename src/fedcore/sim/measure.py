@@ -1,7 +1,5 @@
 """How good the model of a round is: mean loss (Eq. 1) and accuracy, on data equal for all runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """``fedcore.simulate``: your clients, your model, any strategy, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any

@@ -1,7 +1,5 @@
 """Everything a run needs, built from an experiment's options, and the rounds it trains."""
 
-from __future__ import annotations
-
 import copy
 import math
 import time

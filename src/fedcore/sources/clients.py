@@ -1,7 +1,5 @@
 """Clients that are loaded when asked for, so that memory follows the cohort, not the fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -26,7 +24,7 @@ class ClientSizes(Mapping[ClientId, int]):
             self._places = {client: place for place, client in enumerate(known)}
 
     @classmethod
-    def of(cls, sizes: Mapping[ClientId, int]) -> ClientSizes:
+    def of(cls, sizes: Mapping[ClientId, int]) -> "ClientSizes":
         """The same sizes in this form."""
         if isinstance(sizes, ClientSizes):
             return sizes
@@ -72,7 +70,7 @@ class LazyClients(Mapping[ClientId, ClientData]):
         self._wanted = frozenset(clients)
         self._held = {client: data for client, data in self._held.items() if client in self._wanted}
 
-    def map(self, function: Callable[[ClientId, ClientData], ClientData]) -> LazyClients:
+    def map(self, function: Callable[[ClientId, ClientData], ClientData]) -> "LazyClients":
         """The same clients, with ``function`` applied to what is loaded."""
         return LazyClients(self.sizes.counts, lambda client: function(client, self[client]))
 

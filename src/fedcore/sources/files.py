@@ -5,8 +5,6 @@ as they are or gzipped. Directories are tried in this order: the one the user na
 ``$FEDCORE_DATA``, the user's cache. Nothing is parsed before its checksum is right.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Proportional: K draws with replacement, clients with more samples more often."""
 
-from __future__ import annotations
-
 from fedcore.server.method import Cohort, Draw, Sampler
 
 
