@@ -39,7 +39,7 @@ from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[RunKey, int], None]  # which run, how many of its rounds are done
+Tell = Callable[[RunKey, int, float], None]  # a run, its rounds that are done, and what share of it
 
 
 def run_grid(
@@ -48,7 +48,7 @@ def run_grid(
     *,
     overwrite: bool = False,
     resume: bool = False,
-    tell: Tell = lambda run, done: None,
+    tell: Tell = lambda run, done, share: None,
 ) -> tuple[dict[str, Any], Runs]:
     """Prepare, train and write; gives the content of ``summary.json``, and all rounds.
 
@@ -77,8 +77,10 @@ def run_grid(
         strategy = build_strategy(sources[run.strategy], own, *there)
         most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
-        tell(run, done)
-        if is_complete(found.get(run, []), most):
+        over = is_complete(found.get(run, []), most)
+        budget, passed = experiment.time_budget, sum(record.time for record in found.get(run, []))
+        tell(run, done, 1.0 if over else passed / budget if budget else done / most)
+        if over:
             continue
         world = build_world(federation, own, run, strategy)
         with closing(simulate_rounds(world, snapshot)) as rounds:
@@ -87,7 +89,9 @@ def run_grid(
                     folder.add(record, run, partial(to_snapshot, state))
                 else:
                     found.setdefault(run, []).append(record)
-                tell(run, record.number)
+                passed += record.seconds / record.deadline
+                share = passed / budget if budget else record.number / most
+                tell(run, record.number, 1.0 if record.ending else share)
     return (folder.finish() if folder else summary(found, settings)), found
 
 

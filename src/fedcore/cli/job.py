@@ -40,18 +40,18 @@ def run_job(
         bars.TextColumn("{task.description}", markup=False),
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
-        bars.TextColumn("rounds"),
+        bars.TextColumn("deadlines" if experiment.time_budget else "rounds"),
         bars.TimeRemainingColumn(),
         console=notices,
         transient=True,
         disable=not notices.is_terminal,
     )
     levels = (len(experiment.stragglers) or 1) * (len(experiment.learning_rates) or 1)
-    total = levels * len(experiment.strategies) * len(experiment.seed) * experiment.rounds
-    # How many rounds a budget of time makes is not known.
-    bar = progress.add_task("preparing", total=None if experiment.time_budget else total)
+    every = levels * len(experiment.strategies) * len(experiment.seed)
+    length = experiment.time_budget or experiment.rounds  # of a run
+    bar = progress.add_task("preparing", total=every * length)
 
-    def tell(run: RunKey, done: int) -> None:
+    def tell(run: RunKey, done: int, share: float) -> None:
         nonlocal began
         began = True
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
@@ -59,9 +59,9 @@ def run_job(
             label += f", step size {run.learning_rate:g}"
         if len(experiment.seed) > 1:
             label += f", seed {run.seed}"
-        completed = runs.setdefault(run, len(runs)) * experiment.rounds + done
+        completed = (runs.setdefault(run, len(runs)) + share) * length
         progress.update(bar, description=label, completed=completed)
-        if done == experiment.most_rounds and not notices.is_terminal:
+        if share == 1 and not notices.is_terminal:
             notices.print(f"{label}: {counted(done, 'round')} done")
 
     try:
