@@ -10,7 +10,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
 from fedcore.report.output import PICTURES
-from fedcore.report.step_sizes import chosen_runs
+from fedcore.report.summary import chosen_runs
 from fedcore.report.tables import counted, everything, plain_console, strategy_title
 
 console = plain_console()
