@@ -63,6 +63,7 @@ SET_BY_BENCHMARK = (
     *("fedprox_mu", "evaluate_samples", "data_seed"),
 )
 
+DEVICES, OF_PROXY = ("auto", "cpu", "cuda"), ("auto", *PROXIES)
 PANELS = ("Job", "Training", "Fleet", "Method")
 _job, _training, _, _method = (partial(option, panel) for panel in PANELS)
 
@@ -71,9 +72,7 @@ _job, _training, _, _method = (partial(option, panel) for panel in PANELS)
 class Experiment(FleetOptions):
     """What to run; see the help of each option. ``vars`` of it are all of them by name."""
 
-    benchmark: str = _job(
-        "synthetic-1-1", "Dataset, e.g. synthetic-0.5-0.5 or a .py file; see 'fedcore list'."
-    )
+    benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
     preset: str = _job(
         "paper",
         "Defaults of all other options: 'paper' follows its text, 'authors-code' its repository.",
@@ -95,7 +94,6 @@ class Experiment(FleetOptions):
         "Synthetic benchmarks 'authors-code' has seeds of its own.",
         seeds,
     )
-
     time_budget: float = _job(
         0.0,
         "Deadlines after which every run ends, however many rounds that makes; 0: after --rounds.",
@@ -111,25 +109,13 @@ class Experiment(FleetOptions):
         "half of the held-out data and reported on the other.",
         above_zero,
     )
-    optimiser: str = _training(
-        "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
-    )
+    optimiser: str = _training("sgd", "Of a client, fresh in every round.", one_of("sgd", "adam"))
     momentum: float = _training(0.0, "Momentum of 'sgd'.", below_one)
-    weight_decay: float = _training(
-        0.0, "Times the parameters, added to every gradient.", at_least(0)
-    )
-    clip_norm: float = _training(
-        0.0, "Longest gradient; longer ones are cut to it. 0: no limit.", at_least(0)
-    )
-    schedule: str = _training(
-        "constant", "How the learning rate falls from round to round.", one_of(*SCHEDULES)
-    )
-    schedule_decay: float = _training(
-        0.1, "Schedule: factor of 'step', or rate of 'inverse-time'.", above_zero
-    )
-    schedule_every: int = _training(
-        30, "Schedule: rounds from one fall of 'step' to the next.", at_least(1, MANY)
-    )
+    weight_decay: float = _training(0.0, "Parameters times it join each gradient.", at_least(0))
+    clip_norm: float = _training(0.0, "Longest that a gradient may be; 0: any.", at_least(0))
+    schedule: str = _training("constant", "How the learning rate falls.", one_of(*SCHEDULES))
+    schedule_decay: float = _training(0.1, "Factor of 'step', rate of 'inverse-time'.", above_zero)
+    schedule_every: int = _training(30, "Rounds between falls of 'step'.", at_least(1, MANY))
     model: str = _training("logistic", "Model; see 'fedcore list'.")
     executor: str = _training(
         "auto",
@@ -137,37 +123,25 @@ class Experiment(FleetOptions):
         one_of("auto", "sequential", "compiled", "vectorised"),
     )
     device: str = _training(
-        "auto",
-        "Where clients are trained and models evaluated: 'auto' is a GPU if there is one.",
-        one_of("auto", "cpu", "cuda"),
+        "auto", "Where all is computed: 'auto' is a GPU if there is one.", one_of(*DEVICES)
     )
-    threads: int = _training(
-        0, "Threads that train clients side by side; 0 is one per core.", at_least(0, 1024)
-    )
+    threads: int = _training(0, "Clients trained at a time; 0: one a core.", at_least(0, 1024))
     evaluate_samples: int = _training(
         0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
     )
 
-    aggregation: str = _method(
-        "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
-    )
+    aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
     server_optimiser: str = _method(
         "none", "Optimiser on the server, around every strategy.", one_of(*SERVER_OPTIMISERS)
     )
     fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
     proxy: str = _method(
-        "auto",
-        "FedCore: what stands in for a gradient; 'auto' asks the model.",
-        one_of("auto", *PROXIES),
+        "auto", "FedCore: what stands in for a gradient; 'auto' asks the model.", one_of(*OF_PROXY)
     )
-    weighting: str = _method(
-        "scaled", "FedCore: how coreset weights enter a batch.", one_of(*Weighting)
-    )
+    weighting: str = _method("scaled", "FedCore: how weights enter a batch.", one_of(*Weighting))
     below_one_pass: str = _method(
-        "auto",
-        "FedCore: what clients do that cannot afford one full pass.",
-        one_of(*BELOW_ONE_PASS),
+        "auto", "FedCore: what clients do for whom no full pass fits.", one_of(*BELOW_ONE_PASS)
     )
     forward_price: float = _method(
         1 / 3, "FedCore: price of a forward pass, in trained samples.", at_least(0)
@@ -187,14 +161,10 @@ class Experiment(FleetOptions):
         at_least(0, MANY),
     )
     catch_up: float = _method(
-        1.0,
-        "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",
-        at_least(1),
+        1.0, "FedCore, FedProx: how much longer slow clients' steps may be.", at_least(1)
     )
     selection_price: float = _method(
-        0.0,
-        "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
-        at_least(0),
+        0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
     )
 
     data_dir: str | None = _job(
@@ -225,16 +195,12 @@ class Experiment(FleetOptions):
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
         if self.momentum and self.optimiser != "sgd":
-            raise BadOption(
-                f"momentum is an option of optimiser 'sgd', got {self.momentum:g} with "
-                f"{self.optimiser!r}; leave out one of them"
-            )
+            given = f"got {self.momentum:g} with {self.optimiser!r}; leave out one of them"
+            raise BadOption(f"momentum is an option of optimiser 'sgd', {given}")
         for key in self.method:
             if key in self.__dataclass_fields__:
-                raise BadOption(
-                    f"method must not hold {key!r}, which is an option itself: "
-                    f"use --{key.replace('_', '-')}"
-                )
+                use = f"use --{key.replace('_', '-')}"
+                raise BadOption(f"method must not hold {key!r}, which is an option itself: {use}")
 
     @property
     def most_rounds(self) -> int:

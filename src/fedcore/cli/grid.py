@@ -26,13 +26,7 @@ from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import (
-    build_sampler,
-    build_strategy,
-    build_world,
-    levels_of,
-    simulate_rounds,
-)
+from fedcore.sim.world import build_sampler, build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
