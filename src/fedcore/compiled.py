@@ -51,13 +51,12 @@ def compiled_training(function: Function) -> Function:
     return _decorated(function, "contract", "reassoc", "nsz")
 
 
-def _decorated(function: Function, *liberties: str, **more: bool) -> Function:
+def _decorated(function: Function, *liberties: str, **more: Any) -> Function:
     import numba
 
     _announce_compiling()
-    decorate = functools.partial(
-        numba.njit, nogil=True, error_model="numpy", fastmath=set(liberties), **more
-    )
+    more |= {"nogil": True, "error_model": "numpy", "fastmath": set(liberties)}
+    decorate = functools.partial(numba.njit, **more)
     try:
         return cast(Function, decorate(cache=True)(function))
     except RuntimeError:  # neither here nor at home may anything be written, as in some containers

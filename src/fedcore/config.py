@@ -39,7 +39,8 @@ from fedcore.values import (
     with_grid,
 )
 
-PRESETS: dict[str, dict[str, Any]] = {
+Options = Mapping[str, Any]
+PRESETS: dict[str, Options] = {
     "paper": {},
     # Choices of the authors' repository where it departs from their text: docs/deviations.md.
     "authors-code": {
@@ -122,30 +123,22 @@ class Experiment(FleetOptions):
         "How clients are trained: 'auto' takes the fastest that fits the model.",
         one_of("auto", "sequential", "compiled", "vectorised"),
     )
-    device: str = _training(
-        "auto", "Where all is computed: 'auto' is a GPU if there is one.", one_of(*DEVICES)
-    )
+    device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Clients trained at a time; 0: one a core.", at_least(0, 1024))
     evaluate_samples: int = _training(
         0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
     )
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
-    server_optimiser: str = _method(
-        "none", "Optimiser on the server, around every strategy.", one_of(*SERVER_OPTIMISERS)
-    )
+    server_optimiser: str = _method("none", "Around every strategy.", one_of(*SERVER_OPTIMISERS))
     fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
-    proxy: str = _method(
-        "auto", "FedCore: what stands in for a gradient; 'auto' asks the model.", one_of(*OF_PROXY)
-    )
+    proxy: str = _method("auto", "FedCore: what stands in for gradients.", one_of(*OF_PROXY))
     weighting: str = _method("scaled", "FedCore: how weights enter a batch.", one_of(*Weighting))
     below_one_pass: str = _method(
         "auto", "FedCore: what clients do for whom no full pass fits.", one_of(*BELOW_ONE_PASS)
     )
-    forward_price: float = _method(
-        1 / 3, "FedCore: price of a forward pass, in trained samples.", at_least(0)
-    )
+    forward_price: float = _method(1 / 3, "Of a forward pass, in trained samples.", at_least(0))
     gradients: str = _method(
         "free",
         "FedCore: gradients from the first epoch's own steps, or from a forward pass at its end.",
@@ -167,9 +160,7 @@ class Experiment(FleetOptions):
         0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
     )
 
-    data_dir: str | None = _job(
-        None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
-    )
+    data_dir: str | None = _job(None, "Place of data; else $FEDCORE_DATA, else the user's cache.")
     targets: tuple[float, ...] = _job(
         (),
         "Accuracies, e.g. 0.8,0.9, for the time that each method takes to them; none: 90, 95 and "
@@ -178,8 +169,8 @@ class Experiment(FleetOptions):
     )
     data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, LARGEST_LEGACY_SEED))
     # Options of their own, of the dataset and of strategies, selector and model.
-    data: Mapping[str, Any] = field(default_factory=dict)
-    method: Mapping[str, Any] = field(default_factory=dict)
+    data: Options = field(default_factory=dict)
+    method: Options = field(default_factory=dict)
     # Step sizes to try for every method, where ``learning_rate`` is given as several.
     learning_rates: tuple[float, ...] = ()
 
@@ -215,9 +206,7 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
     return {item.name: item for item in shown}
 
 
-def resolve(
-    given: Mapping[str, Any], hyperparameters: Callable[[str, str], Mapping[str, Any]]
-) -> Experiment:
+def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> Experiment:
     """Complete what was ``given`` from preset and benchmark, and check it.
 
     What the dataset sets are ``hyperparameters`` of (benchmark, preset).

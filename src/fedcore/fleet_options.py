@@ -33,9 +33,7 @@ class FleetOptions:
         "linked to the amount of data, or equal.",
         one_of("normal", "phones", "size-linked", "equal"),
     )
-    capability_std: float = _fleet(
-        0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
-    )
+    capability_std: float = _fleet(0.5, "Std of speeds; the paper's is √0.25.", at_least(0))
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
     speeds: str | None = _fleet(
         None,
@@ -62,9 +60,8 @@ class FleetOptions:
         if bool(self.mean_on) != bool(self.mean_off):
             given = f"mean_on is {self.mean_on:g} and mean_off is {self.mean_off:g}"
             raise BadOption(f"{given}; clients that come and go need both, others neither")
-        if self.speed_size_correlation and (
-            self.speeds is not None or self.capability not in ("normal", "phones")
-        ):
+        drawn = self.speeds is None and self.capability in ("normal", "phones")
+        if self.speed_size_correlation and not drawn:
             raise BadOption(
                 f"speed_size_correlation is {self.speed_size_correlation:g}, but speeds are not "
                 "drawn; leave it out, or take capability normal or phones without a file of speeds"

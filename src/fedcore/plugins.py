@@ -19,6 +19,8 @@ from typing import Any, cast
 
 from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 
+Options = Mapping[str, Any]
+Takers = Iterable[tuple[str, str]]  # kinds and names
 KINDS = {
     "strategy": "fedcore.strategies",
     "selector": "fedcore.coreset.selectors",
@@ -78,8 +80,8 @@ def build(
     name: str,
     returns: Any,
     *arguments: Any,
-    options: Mapping[str, Any] | None = None,
-    method: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    method: Options | None = None,
 ) -> Any:
     """What a plug-in's ``build`` makes of ``arguments`` and the ``options`` that it names.
 
@@ -97,16 +99,12 @@ def build(
             "see examples/, and --method KEY=VALUE for options of its own"
         ) from error
     if not isinstance(built, returns):
-        raise BadOption(
-            f"build of {kind} {name!r} must return a {returns.__name__}, "
-            f"got a {type(built).__name__}"
-        )
+        got = f"a {returns.__name__}, got a {type(built).__name__}"
+        raise BadOption(f"build of {kind} {name!r} must return {got}")
     return built
 
 
-def check_taken(
-    method: Mapping[str, Any], takers: Iterable[tuple[str, str]], reserved: Iterable[str] = ()
-) -> None:
+def check_taken(method: Options, takers: Takers, reserved: Iterable[str] = ()) -> None:
     """Refuse an option of ``method`` that none of the ``takers``, pairs (kind, name), has.
 
     Options of the experiment are ``reserved``, and so none of their own.

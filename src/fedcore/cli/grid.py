@@ -21,7 +21,7 @@ from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
-from fedcore.report.records import Runs, is_complete
+from fedcore.report.records import Runs, is_over
 from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
@@ -71,7 +71,7 @@ def run_grid(
         strategy = build_strategy(sources[run.strategy], own, *there)
         most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
-        over = is_complete(found.get(run, []), most)
+        over = is_over(found.get(run, []), most)
         budget, passed = experiment.time_budget, sum(record.time for record in found.get(run, []))
         tell(run, done, 1.0 if over else passed / budget if budget else done / most)
         if over:
@@ -97,10 +97,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     """
     for one, other in combinations(experiment.strategies, 2):
         if plugins.title(one) == plugins.title(other):  # results go by it
-            raise BadOption(
-                f"strategies {one!r} and {other!r} would both be called "
-                f"{plugins.title(one)!r}; rename one file"
-            )
+            called = f"would both be called {plugins.title(one)!r}; rename one file"
+            raise BadOption(f"strategies {one!r} and {other!r} {called}")
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]

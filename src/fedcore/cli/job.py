@@ -27,9 +27,8 @@ def run_job(
 ) -> dict[str, Any]:
     """Train everything, showing how far it is; then show what came out."""
     if overwrite and resume:
-        raise BadOption(
-            "overwrite replaces the job in --out and resume goes on with it; leave out one of them"
-        )
+        both = "overwrite replaces the job in --out and resume goes on with it"
+        raise BadOption(f"{both}; leave out one of them")
     if out is None and (overwrite or resume):
         name = "overwrite" if overwrite else "resume"
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
@@ -66,9 +65,8 @@ def run_job(
 
     try:
         with progress:
-            content, found = run_grid(
-                experiment, out, overwrite=overwrite, resume=resume, tell=tell
-            )
+            how = {"overwrite": overwrite, "resume": resume}
+            content, found = run_grid(experiment, out, tell=tell, **how)
     except KeyboardInterrupt:
         way = "--resume in place of --overwrite" if overwrite else "--resume"
         told = f"the same command with {way} goes on from here"

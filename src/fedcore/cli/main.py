@@ -172,9 +172,8 @@ def run(
     from fedcore.cli.job import run_job
 
     if "," in strategy:
-        raise BadOption(
-            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
-        )
+        several = "'fedcore compare --strategies' takes several"
+        raise BadOption(f"strategy must be one, got {strategy!r}; {several}")
     experiment = experiment_from({**given, "strategies": strategy}, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
@@ -205,9 +204,7 @@ def list_everything() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def version(
-    *, show: bool = typer.Option(False, "--version", help="Show the version and exit.")
-) -> None:
+def version(*, show: bool = typer.Option(False, "--version", help="Show it and exit.")) -> None:
     """Show the version."""
     if show:
         typer.echo(f"fedcore {__version__}")

@@ -14,10 +14,7 @@ from fedcore.report.records import Runs, by_level
 from fedcore.report.tables import strategy_title
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), in the order of strategies.
-COLOURS = (
-    *("#555555", "#E69F00", "#0072B2", "#D55E00"),
-    *("#009E73", "#CC79A7", "#56B4E9", "#F0E442"),
-)
+COLOURS = ["#555555", "#E69F00", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442"]
 WIDTH, HEIGHT = 5.2, 4.0  # of a panel, in inches
 PER_VIOLIN = 0.9  # inches of width that a violin needs
 PER_LETTER = 0.085  # inches of width that a letter of a label takes

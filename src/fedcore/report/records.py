@@ -27,12 +27,7 @@ MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
-RARE = {
-    "fell_back",
-    "wasted",
-    "staleness",
-    "ended",
-}  # of a client; not in a line where there is none
+RARE = {"fell_back", "wasted", "staleness", "ended"}  # of a client; in a line where there is one
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
 OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
 
@@ -84,13 +79,13 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     return "".join(lines), check
 
 
-def to_event_lines(run: RunKey, record: RoundRecord) -> str:
+def event_lines(run: RunKey, record: RoundRecord) -> str:
     """The events of a round as lines of JSON."""
     whose = {**asdict(run), "round": record.number}
     return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
 
 
-def is_complete(records: Sequence[RoundRecord], most: int) -> bool:
+def is_over(records: Sequence[RoundRecord], most: int) -> bool:
     """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
     return len(records) == most or (bool(records) and records[-1].cut)
 
@@ -106,9 +101,8 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
     except FileNotFoundError:
         lines = []
     except OSError as error:
-        raise BadRecord(
-            f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
-        ) from None
+        why = f"{str(path)!r} cannot be read: {error.strerror}"
+        raise BadRecord(f"{why}; move it away and resume again") from None
     waiting = iter(expected)
     due: tuple[RunKey | None, int] = next(waiting, None), 1
     runs: Runs = {}
@@ -137,7 +131,7 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
                 f"delete the lines from {index + 1} on and resume again"
             ) from None
         runs.setdefault(run, []).append(record)
-        over = is_complete(runs[run], rounds)
+        over = is_over(runs[run], rounds)
         due = (next(waiting, None), 1) if over else (run, record.number + 1)
     return runs
 

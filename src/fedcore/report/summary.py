@@ -1,7 +1,7 @@
 """The content of ``summary.json``: what every run came to, cost and served, and what produced it.
 
 Seconds are those of the virtual clock. Rounds on disk are in units of the deadline, whose length
-stands in the ``Ending`` of a run; without one, as in folders of earlier versions, costs are unknown.
+stands in the ``Ending`` of a run; without one, as in folders of old versions, costs are unknown.
 
 Where several step sizes are tried, a method has at each share of stragglers the one whose final
 models are best on the validation half of held-out data, in the mean over seeds; of equals the

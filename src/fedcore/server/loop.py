@@ -222,9 +222,7 @@ def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[i
     return job.sequence, _record(job, known, state.version, why)
 
 
-def _record(
-    job: Job, answer: LocalUpdate, version: int, wasted: Waste | None = None
-) -> ClientRecord:
+def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = None) -> ClientRecord:
     told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
@@ -238,6 +236,6 @@ def _record(
         gradient_error=answer.gradient_error,
         full_gradient_error=answer.full_gradient_error,
         fell_back=answer.fell_back,
-        wasted=wasted,
+        wasted=why,
         staleness=version - told.base_version,
     )

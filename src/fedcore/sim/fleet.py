@@ -17,6 +17,7 @@ from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
 Floats = NDArray[np.float64]
+Known = Mapping[ClientId, ClientProfile]
 
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
@@ -24,12 +25,8 @@ TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 class Profiles(Mapping[ClientId, ClientProfile]):
     """Profiles made when asked for, from arrays: a fleet may be large."""
 
-    def __init__(
-        self, sizes: ClientSizes, speeds: Floats, download: Floats, upload: Floats
-    ) -> None:
-        """Bind sizes, capabilities and links, which stand in the same order."""
-        self._sizes = sizes
-        self._known = np.stack([speeds, download, upload], axis=1)
+    def __init__(self, sizes: ClientSizes, *known: Floats) -> None:  # speed, download, upload
+        self._sizes, self._known = sizes, np.stack(known, axis=1)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
@@ -46,7 +43,7 @@ class Profiles(Mapping[ClientId, ClientProfile]):
 class Fleet:
     """All clients of an experiment and the deadline τ of its rounds."""
 
-    profiles: Mapping[ClientId, ClientProfile]
+    profiles: Known
     deadline: float
     stragglers: float  # percentage of clients that cannot do E epochs on everything by then
     presence: Presence | None = None  # where clients come and go
@@ -70,9 +67,7 @@ def fleet_of(
     return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
 
 
-def full_seconds(
-    profiles: Mapping[ClientId, ClientProfile], epochs: int, model_bytes: int = 0
-) -> Floats:
+def full_seconds(profiles: Known, epochs: int, model_bytes: int = 0) -> Floats:
     """E·m^i / c^i + transfer, of each client: what a whole round takes it."""
     seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
     return np.fromiter(seconds, float, len(profiles))
@@ -117,10 +112,8 @@ def _capabilities(
 def _normal(count: int, std: float, floor: float, generator: np.random.Generator) -> Floats:
     highest = 1 + 3 * std  # next to no draw is above it: one in 740
     if floor > highest:
-        raise BadOption(
-            f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
-            f"got {floor:g}; lower it"
-        )
+        most = f"1 + 3 capability_std = {highest:g}"
+        raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
     speeds = generator.normal(1.0, std, count)
     while (slow := speeds < floor).any():
         speeds[slow] = generator.normal(1.0, std, int(slow.sum()))

@@ -85,14 +85,11 @@ class LazyClients(Mapping[ClientId, ClientData]):
         except Exception as error:
             raise failed(f"loading client {client}", error) from error
         if not isinstance(data, ClientData):
-            found = type(data).__name__
-            raise BadData(
-                f"client {client} must be loaded as ClientData(inputs, labels), got {found}"
-            )
+            must = f"client {client} must be loaded as ClientData(inputs, labels)"
+            raise BadData(f"{must}, got {type(data).__name__}")
         if len(data) != promised:
-            raise BadData(
-                f"client {client} has {len(data)} samples, but its size was given as {promised}"
-            )
+            given = f"but its size was given as {promised}"
+            raise BadData(f"client {client} has {len(data)} samples, {given}")
         if client in self._wanted:
             self._held[client] = data
         return data
