@@ -18,10 +18,7 @@ NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True
 
 
 def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
-    """``values`` as a dense tensor of real numbers, of a type that torch computes with.
-
-    ``hint`` says what to do about values that are no numbers.
-    """
+    """``values`` as a dense tensor of numbers; ``hint``: what to do where they are none."""
     if isinstance(values, Tensor):
         if values.is_quantized:
             raise BadData(f"{name} must not be quantised, got {values.dtype}; call .dequantize()")
@@ -107,8 +104,7 @@ def batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and int64 labels of all samples of ``FORMS``, in order, some at a time.
 
-    Batches that a loader or an iterator makes are taken as they are. Floating-point inputs become
-    ``dtype``; whole numbers, such as symbols, stay what they are.
+    Batches of a loader or an iterator stay as they are; inputs with a fraction become ``dtype``.
     """
     seen = 0
     for batch in _raw(dataset, batch_size, dtype):

@@ -207,10 +207,7 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
 
 
 def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> Experiment:
-    """Complete what was ``given`` from preset and benchmark, and check it.
-
-    What the dataset sets are ``hyperparameters`` of (benchmark, preset).
-    """
+    """Complete what was ``given`` by preset and benchmark, whose function it takes; check it."""
     hints = typing.get_type_hints(Experiment)
     for key in given:
         if key not in hints:

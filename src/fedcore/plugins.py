@@ -83,10 +83,7 @@ def build(
     options: Options | None = None,
     method: Options | None = None,
 ) -> Any:
-    """What a plug-in's ``build`` makes of ``arguments`` and the ``options`` that it names.
-
-    Of ``method``, options of the plug-in's own, it gets those that it names, or with ``**own`` all.
-    """
+    """What a plug-in's ``build`` makes of ``arguments`` and the options that it takes."""
     make = function(kind, name, "build")
     named = {key: value for key, value in (options or {}).items() if key in keywords(make)}
     try:
@@ -105,10 +102,7 @@ def build(
 
 
 def check_taken(method: Options, takers: Takers, reserved: Iterable[str] = ()) -> None:
-    """Refuse an option of ``method`` that none of the ``takers``, pairs (kind, name), has.
-
-    Options of the experiment are ``reserved``, and so none of their own.
-    """
+    """Refuse an option of ``method`` that no taker has; ``reserved`` ones are nobody's own."""
     modules = (load(kind, name) for kind, name in takers)
     makers = [module.build for module in modules if hasattr(module, "build")]
     for key in method:
@@ -124,10 +118,7 @@ def summary(kind: str, name: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore list") -> str:
-    """The one sentence for a name that does not exist, with the nearest of the ``known``.
-
-    ``see`` is the command that lists them; empty where none does.
-    """
+    """The sentence for a name that does not exist: the nearest ``known``, what to ``see``."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"

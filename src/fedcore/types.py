@@ -259,8 +259,7 @@ class LocalUpdate:
 class SelectionTime:
     """Seconds of real time that choosing coresets took, summed over rounds.
 
-    ``work`` is what cores spent on it. ``waited`` is how long some client's training stood still
-    for it; where several train side by side, the others went on, so a round lost that at most.
+    ``work`` is what cores spent on it, ``waited`` how long a client's training stood still.
     """
 
     work: float = 0.0

@@ -44,10 +44,7 @@ def run_grid(
     resume: bool = False,
     tell: Tell = lambda run, done, share: None,
 ) -> tuple[dict[str, Any], Runs]:
-    """Prepare, train and write; gives the content of ``summary.json``, and all rounds.
-
-    Nothing is written before all options are known good.
-    """
+    """Prepare, train and write, once all options are known good; gives summary and rounds."""
     # Steps are small: a second thread inside one costs more than it brings. Clients are trained
     # side by side instead (--threads).
     torch.set_num_threads(1)

@@ -30,10 +30,9 @@ TABLES = {
 
 
 def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add every option of ``Experiment`` to a command that takes them as ``**given``.
+    """Add every option of ``Experiment`` to a command; it gets those typed as ``**given``.
 
-    The command gets only what was typed, so that a TOML file can hold the rest. One with an option
-    of its own for a strategy has none for several.
+    One with an option of its own for a strategy has none for several.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

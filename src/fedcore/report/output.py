@@ -43,10 +43,7 @@ OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no jo
 
 
 class OutputFolder:
-    """Writes one job's results; survives being interrupted.
-
-    ``create`` and ``resume`` only look and refuse; ``begin`` is the first to write.
-    """
+    """Writes one job's results; ``create`` and ``resume`` only look, ``begin`` writes first."""
 
     def __init__(self, path: Path, experiment: Options, runs: Runs) -> None:
         self.path = path
@@ -75,11 +72,9 @@ class OutputFolder:
 
     @classmethod
     def resume(cls, path: Path, experiment: Options, runs: Sequence[RunKey]) -> Self:
-        """Go on in a folder that an interrupted job left, if it was the same job.
+        """Go on in a folder that an interrupted job left, if it was the same, of these ``runs``.
 
-        Another machine may do so: with its own device, cores and place of the data. So may a later
-        version: an option that the job does not name had the effect of its default. ``runs`` are
-        those of the job, in their order.
+        Device, cores and place of the data may be others; what the job does not name was a default.
         """
         before = json.loads(json.dumps(asdict(Experiment())))
         try:
@@ -117,10 +112,7 @@ class OutputFolder:
             raise BadOption(f"out {str(self.path)!r} cannot be written: {error.strerror}") from None
 
     def position(self, run: RunKey, rounds: int) -> tuple[int, Snapshot | None]:
-        """Rounds of ``run`` that are done, and the state after them; forgets what follows them.
-
-        Rounds without a checkpoint behind them are trained again, to the same result.
-        """
+        """Rounds of ``run`` that a checkpoint is behind, and its state; forgets later ones."""
         done = len(self.runs.get(run, []))
         if not done or is_over(self.runs[run], rounds):
             return done, None

@@ -112,10 +112,7 @@ def _log_axis(axis: Any, values: list[float], room: float = 0.0) -> None:
 
 
 def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
-    """One violin per strategy, deadline = 1, on a logarithmic scale.
-
-    Of rounds, or of every client of every round, as in the paper's Figures 4 and 7.
-    """
+    """A violin per strategy, of rounds, or of clients (the paper's Figures 4 and 7)."""
     strategies = _strategies(runs)
     titles = [strategy_title(strategy) for strategy in strategies]
     width = max(WIDTH, PER_VIOLIN * len(strategies) + 1)

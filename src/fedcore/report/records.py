@@ -33,10 +33,7 @@ OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
-    """One line of ``rounds.jsonl``; times in units of the deadline.
-
-    What begins with ``wall_`` comes last and is all that differs between two runs with one seed.
-    """
+    """A line of ``rounds.jsonl``, in deadlines; ``wall_...`` alone differs in equal runs."""
     working = sum(client.work > 0 for client in record.clients)
     return {
         **{name: value for name, value in asdict(run).items() if value is not None},
@@ -93,8 +90,7 @@ def is_over(records: Sequence[RoundRecord], most: int) -> bool:
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
     """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
 
-    A torn last line, as a crash leaves it, is dropped. Any other line that is not the round that
-    belongs in its place is refused; without it and what follows, the job can go on.
+    A torn last line is dropped; any other that is not the round that belongs there is refused.
     """
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()

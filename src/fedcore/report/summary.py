@@ -89,10 +89,7 @@ def time_to_accuracy(rounds: Sequence[RoundRecord], target: float) -> float | No
 
 
 def jain(values: Iterable[float], count: int) -> float | None:
-    """Jain's fairness (Σ x)² / (n Σ x²) of n clients, those not among ``values`` with x = 0.
-
-    1: all the same; 1 / n: one has all. None where nobody has any.
-    """
+    """Jain's (Σ x)² / (n Σ x²) of n clients, others with x = 0; None where all are."""
     known = list(values)
     squares = sum(value * value for value in known)
     return sum(known) ** 2 / (count * squares) if squares else None

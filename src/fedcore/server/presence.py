@@ -16,7 +16,6 @@ class Presence:
     """
 
     def __init__(self, sizes: ClientSizes, here: float, away: float, seed: int) -> None:
-        """Bind who the clients are, both mean times in seconds, and the seed of the run."""
         self._sizes = sizes
         self._seed = seed
         first = stream(seed, "presence").random(len(sizes)) < here / (here + away)

@@ -83,11 +83,9 @@ def _capabilities(
 ) -> tuple[Floats, list[Floats]]:
     """Speeds c^i and both links, out of a file or by one of four laws.
 
-    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor, because a
-    capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
-    is what the notation says, std = 0.5. ``phones``: docs/fleets.md. ``size-linked``:
-    c^i = 1 + std (m^i - mean m) / std m, the authors' code: no draw, and clients with more data are
-    faster. ``equal``: c^i = 1.
+    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor; the paper's
+    N(1, 0.25) is std = 0.5. ``phones``: docs/fleets.md. ``size-linked``, the authors' code:
+    c^i = 1 + std (m^i - mean m) / std m, so who has more data is faster. ``equal``: c^i = 1.
     """
     counts = sizes.counts.astype(float)
     std, floor = experiment.capability_std, experiment.capability_floor
