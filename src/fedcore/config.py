@@ -56,7 +56,7 @@ class Experiment:
     capability: str = _fleet(
         "normal", "Speeds: N(1, std^2), of phones, by amount of data, or equal.", one_of(*SPEEDS)
     )
-    capability_std: float = _fleet(0.5, "Std of speeds; the paper's is √0.25.", at_least(0))
+    capability_std: float = _fleet(0.5, "Std of speeds; the paper's variance is 0.25.", at_least(0))
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
     speeds: str | None = _fleet(
         None,
@@ -70,11 +70,11 @@ class Experiment:
     upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
     mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
     mean_off: float = _fleet(0.0, "And for which they are then away; 0: never.", at_least(0))
-    dropout: float = _fleet(0.0, "Probability to drop out in mid-job.", at_least(0, 1))
+    dropout: float = _fleet(0.0, "Probability to drop out in the middle of a job.", at_least(0, 1))
 
     benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
     preset: str = _job(
-        "paper", "Defaults of all other options, by text or by repository.", one_of(*PRESETS)
+        "paper", "Defaults of all others: by the paper's text, or its repository.", one_of(*PRESETS)
     )
     strategies: tuple[str, ...] = _job(
         ("fedavg", "fedavg-ds", "fedprox", "fedcore"), "Names, or .py files of your own.", distinct
@@ -98,9 +98,9 @@ class Experiment:
     learning_rate: float = _training(
         0.01, "Step size; of several, as 0.01,0.1, each method has its own best.", above_zero
     )
-    optimiser: str = _training("sgd", "Of a client, fresh in every round.", one_of("sgd", "adam"))
+    optimiser: str = _training("sgd", "Of clients, fresh in every round.", one_of("sgd", "adam"))
     momentum: float = _training(0.0, "Momentum of 'sgd'.", below_one)
-    weight_decay: float = _training(0.0, "Parameters times it join each gradient.", at_least(0))
+    weight_decay: float = _training(0.0, "Times parameters, added to gradients.", at_least(0))
     clip_norm: float = _training(0.0, "Longest that a gradient may be; 0: any.", at_least(0))
     schedule: str = _training("constant", "How the learning rate falls.", one_of(*SCHEDULES))
     schedule_decay: float = _training(0.1, "Factor of 'step', rate of 'inverse-time'.", above_zero)
@@ -108,7 +108,7 @@ class Experiment:
     model: str = _training("logistic", "Model; see 'fedcore list'.")
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
-    threads: int = _training(0, "Clients trained at a time; 0: one a core.", at_least(0, 1024))
+    threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
@@ -131,7 +131,7 @@ class Experiment:
     coreset_epochs: int = _method(
         0, "FedCore: fewest epochs on a coreset, which is then larger; 0: all.", at_least(0, MANY)
     )
-    catch_up: float = _method(1.0, "FedCore, FedProx: most that slow steps grow.", at_least(1))
+    catch_up: float = _method(1.0, "FedCore, FedProx: factor for slow clients' steps.", at_least(1))
     selection_price: float = _method(
         0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
     )
