@@ -4,7 +4,7 @@ from fedcore.server.method import Cohort, Draw, Sampler
 
 
 def build() -> Sampler:
-    """Client i with p^i = m^i / Σ m; one drawn twice trains once and counts twice."""
+    """Client i with p^i = m^i / Σ m, as the paper assumes; drawn twice, it counts twice."""
 
     def draw(asked: Draw) -> Cohort:
         idle = asked.idle()
