@@ -1,6 +1,7 @@
 """The one place that knows numba: typed decorators, and whether numba is there at all.
 
-Modules with kernels are imported only where one is used: ``import fedcore`` needs no numba.
+Modules with compiled kernels apply ``compiled`` when they are imported, so they are imported
+only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
 """
 
 import functools
@@ -22,7 +23,7 @@ def have_numba() -> bool:
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` on its first call, without the interpreter's lock; kept on disk.
+    """Compile ``function`` on its first call, without the interpreter lock, and keep the result.
 
     Of the fast-math liberties only those are granted that cannot reorder a sum, or that concern
     values we never have: a result does not depend on how a loop happened to be vectorised.
@@ -31,12 +32,15 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile ``function`` into its callers: a call costs more than a short loop."""
+    """Compile ``function`` into those that call it: handing over arrays costs more than 64 sums."""
     return _decorated(function, *NO_ORDER_CHANGED, forceinline=True)
 
 
 def compiled_training(function: Function) -> Function:
-    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning."""
+    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning.
+
+    A diverging model must show them. The order is fixed at compile time: equal bits each time.
+    """
     return _decorated(function, "contract", "reassoc", "nsz")
 
 

@@ -125,8 +125,13 @@ class Server:
         cut = clock.over
         dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
-        after = replace(state if cut else merging.finish(), version=state.version + 1)
-        after = replace(after, sampler=memory, jobs=clock.in_flight, time=clock.began)
+        after = replace(
+            state if cut else merging.finish(),
+            version=state.version + 1,
+            sampler=memory,
+            jobs=clock.in_flight,
+            time=clock.began,
+        )
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
