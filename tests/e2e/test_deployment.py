@@ -69,7 +69,7 @@ def test_no_node_stops_a_run(tmp_path):
 
 def test_a_killed_server_goes_on_after_the_last_finished_round(tmp_path):
     """The model is that of a run that never stopped, bit for bit: plans fixed, no time cut."""
-    settings = {"nodes": 2, "deadline": 20.0, "num_rounds": 3}
+    settings = {"nodes": 2, "deadline": 20.0, "num_rounds": 2}
     with cluster(tmp_path, ["", ""], secure=False) as running:
         whole = running.run(APP, **settings, checkpoint=str(tmp_path / "whole"))
         expected = final(running.finish(whole, 60))
@@ -78,9 +78,12 @@ def test_a_killed_server_goes_on_after_the_last_finished_round(tmp_path):
         until = time.monotonic() + 40
         while not list((tmp_path / "kept").glob("*")) and time.monotonic() < until:
             time.sleep(0.05)
+        # In the middle of the next round, not of sending: a node that was promised the rest of a
+        # message waits for it until Flower sees that the server is gone, most of a minute.
+        time.sleep(2.0)
         for server in running.members("flwr-serverapp"):
             os.kill(server, signal.SIGKILL)
         output = running.finish(running.run(APP, **kept), 60)
     assert final(output) == expected
-    assert len(re.findall(r"round \d:", output)) < 3
-    assert [one["round"] for one in rounds_in(tmp_path / "out")] == [1, 2, 3]
+    assert re.findall(r"round (\d):", output) == ["2"]
+    assert [one["round"] for one in rounds_in(tmp_path / "out")] == [1, 2]
