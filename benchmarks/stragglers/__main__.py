@@ -79,7 +79,7 @@ def main() -> None:
             for name in methods:
                 run_method(asked.benchmark, fleet, name, asked.out, **given)
         path = condense(asked.benchmark, fleet, asked.out, asked.results)
-        print(f"written: {path}", flush=True)
+        print(f"written: {path}" if path else f"{fleet}: nothing is done", flush=True)
 
 
 if __name__ == "__main__":

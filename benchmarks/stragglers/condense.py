@@ -29,8 +29,8 @@ KEPT = (
 )
 
 
-def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path:
-    """Write what is done of a fleet's methods; targets are shares of the best of those."""
+def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | None:
+    """Write what is done of a fleet's methods, if any; targets are shares of the best of those."""
     part = PARTS[benchmark]
     done: dict[str, tuple[Experiment, Runs]] = {}
     for name in part.methods:
@@ -40,6 +40,8 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path:
             expected = list(runs_of(experiment))
             runs = read_runs(folder / "rounds.jsonl", expected, experiment.most_rounds)
             done[name] = experiment, runs
+    if not done:
+        return None
     targets = targets_of([list(chosen_runs(runs).values()) for _, runs in done.values()])
     events, wrong = looked_at(out / benchmark / fleet, list(done))
     content = {

@@ -122,7 +122,7 @@ PARTS: dict[str, Part] = {
     ),
     "shakespeare": Part(
         methods=("fedavg", "fedprox", "random-subset", "fedbuff", "fedcore"),
-        fleets=("phones",),
+        fleets=("paper",),
         seeds=(0,),
         learning_rates=(0.1, 0.3),
         deadlines=20,
