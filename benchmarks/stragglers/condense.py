@@ -20,8 +20,9 @@ from fedcore.report.summary import summary
 from fedcore.report.verify import verify
 
 POINTS = 50  # of a curve
+FIXED = (0.5, 0.6, 0.7, 0.8, 0.9)  # further targets, for methods far from the best
 KEPT = (
-    *("seed", "rounds", "final_test_accuracy", "best_test_accuracy", "mean_round_time"),
+    *("seed", "final_test_accuracy", "best_test_accuracy", "mean_round_time"),
     *("max_round_time", "rejected", "deadline_seconds", "slow_clients", "clients"),
     *("slow_accuracy", "worst_accuracy", "time_to_accuracy", "virtual_seconds"),
     *("client_seconds", "wasted_client_seconds", "bytes_down", "bytes_up"),
@@ -56,7 +57,7 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
         "environment": environment(),
         "missing": [name for name in part.methods if name not in done],
         "methods": {
-            name: method_of(name, experiment, runs, targets)
+            name: method_of(name, experiment, runs, (*targets, *FIXED))
             for name, (experiment, runs) in done.items()
         },
     }
@@ -82,7 +83,11 @@ def method_of(
         "edge": choice["edge"],
         "tried": choice["tried"],
         "results": [
-            {**{key: result[key] for key in KEPT}, "curve": curve_of(rounds, experiment)}
+            {
+                **{key: result[key] for key in KEPT},
+                "merges": sum(not record.cut for record in rounds),
+                "curve": curve_of(rounds, experiment),
+            }
             for result, rounds in zip(found["results"], shown.values(), strict=True)
         ],
     }
