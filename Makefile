@@ -40,7 +40,7 @@ tests: $(READY) ## the tests, on two processes
 	@$(BIN)/python -m pytest -q -n 2 --timeout 300
 
 test-e2e: $(READY) ## the deployment over real processes (minutes)
-	@$(BIN)/python -m pytest -q -m e2e --timeout 120 tests/e2e
+	@$(BIN)/python -m pytest -q -m e2e --timeout 240 tests/e2e
 
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

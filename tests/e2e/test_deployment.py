@@ -16,7 +16,7 @@ from benchmarks.deployment.cluster import Cluster
 APP = Path(__file__).parent / "app"
 SOURCE = Path(__file__).parents[2] / "src"
 GRACE = 1.5
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
 def cluster(folder: Path, nodes: list[str], **options) -> Cluster:
