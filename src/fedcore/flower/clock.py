@@ -32,10 +32,6 @@ TTL = 3.0  # times a job's limit that a message may live: who is busy is not ask
 SHARED = ("steps", "work", "loss_sum", "loss_square_sum", "loss_count")  # with an update
 
 
-class NoNodes(FedCoreError):
-    """Too few nodes, however long one waits."""
-
-
 @dataclass(slots=True)
 class Notes:
     """What happened since the last merge."""
@@ -66,7 +62,7 @@ class GridClock(Clock):
         A job lasts ``most`` seconds where the strategy is not ``bounded`` by deadlines.
         """
         self.deadline = self.now = 0.0
-        self.fleet, self.notes, self._post = fleet, Notes(), post
+        self.fleet, self.notes, self.post = fleet, Notes(), post
         self._options, self._numbers, self._order = owner.options, owner, order
         self._most, self._bounded = most, bounded
         self.virtual = owner.options.clock == "virtual"
@@ -92,7 +88,7 @@ class GridClock(Clock):
     @property
     def in_flight(self) -> tuple[Job, ...]:
         """Those whose answer is still wanted."""
-        out = [letter.job for letter in self._post.out.values() if letter.wanted and letter.job]
+        out = [letter.job for letter in self.post.out.values() if letter.wanted and letter.job]
         return tuple(sorted([*out, *(job for job, _ in self._ready)], key=lambda j: j.sequence))
 
     def __len__(self) -> int:
@@ -106,10 +102,10 @@ class GridClock(Clock):
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out; if nobody was out at the merge, time begins now."""
         if jobs and self._stands:
-            self._began, self._stands = self._post.monotonic(), False
+            self._began, self._stands = self.post.monotonic(), False
         letters = [self._letter(job.assignment.client_id, job, self.patience) for job in jobs]
         messages = [self._message(job, letter) for job, letter in zip(jobs, letters, strict=True)]
-        for letter in self._post.push(messages, letters):
+        for letter in self.post.push(messages, letters):
             self.notes.failed.append((letter.client, "the SuperLink did not take its message"))
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
@@ -121,11 +117,11 @@ class GridClock(Clock):
         spare = self.patience - self.deadline + max(0.0, self._options.grace - POLL)
         until = float("inf") if alarm is None else self._began + alarm + spare
         while True:
-            failures, time = len(self.notes.failed), self._post.monotonic()
+            failures, time = len(self.notes.failed), self.post.monotonic()
             if not self._ready and time + self._took <= until:  # a pull cannot be cut off
                 self.collect()
-                self._took = min(self._post.monotonic() - time, LONGEST_PULL)
-            time = self._post.monotonic()
+                self._took = min(self.post.monotonic() - time, LONGEST_PULL)
+            time = self.post.monotonic()
             if not self.virtual:
                 self.now = time - self._began
             if self._ready:
@@ -135,18 +131,18 @@ class GridClock(Clock):
                 raise FedCoreError(f"too few answers for a merge in {spent:.0f} s; see the log")
             if failed or time >= until or not len(self):
                 return None
-            self._post.sleep(min(POLL, until - time))
+            self.post.sleep(min(POLL, until - time))
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins again; whoever is cancelled still owes an answer."""
         late = []
         if cancel:
             self._ready.clear()
-            for letter in self._post.out.values():
+            for letter in self.post.out.values():
                 if letter.wanted and letter.job:
                     letter.wanted = False
                     late.append((letter.job, self.now))
-        self._began, self.now, self._stands = self._post.monotonic(), 0.0, not len(self)
+        self._began, self.now, self._stands = self.post.monotonic(), 0.0, not len(self)
         return late
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
@@ -160,51 +156,49 @@ class GridClock(Clock):
         return Action.MERGE_AND_CANCEL if done else Action.WAIT
 
     def ask(self, messages: Sequence[Message]) -> list[Message]:
-        """Answers to messages that are no jobs, as long as a job's would be waited for."""
+        """Answers to messages that are no jobs, as long as a job's message would live."""
         clients = {node: client for client, node in self.fleet.online.items()}
         limit = TTL * self.patience
         letters = [self._letter(clients[m.metadata.dst_node_id], None, limit) for m in messages]
         for message in messages:
             message.metadata.ttl = TTL * limit
-        waiting = len(messages) - len(self._post.push(messages, letters))
-        until, found = self._post.monotonic() + limit, 0
-        while found < waiting and self._post.monotonic() < until:
-            self._post.sleep(POLL)
-            found += self.collect()
+        self.post.push(messages, letters)
+        until, out = self.post.monotonic() + limit, self.post.out
+        while self.post.monotonic() < until and any(x.wanted and not x.job for x in out.values()):
+            self.post.sleep(POLL)
+            self.collect()
         for letter in letters:
             letter.wanted = False
         return [letter.answer for letter in letters if letter.answer is not None]
 
-    def collect(self) -> int:
-        """Take in what has come; gives the number of answers that are none to jobs."""
-        others = 0
-        for letter in self._post.pull():
-            if letter.job is None:
-                others += letter.wanted
-            else:
+    def collect(self) -> None:
+        """Take in what has come."""
+        for letter in self.post.pull():
+            if letter.job is not None:
                 self._take(letter, letter.job)
-        return others
 
     def _draw(self, asked: Draw) -> Cohort:
         """Draw among those who are there and idle; where nobody is out, wait for them."""
-        least, began = self._numbers.min_available_nodes, self._post.monotonic()
+        least, began = self._numbers.min_available_nodes, self.post.monotonic()
         while True:
-            self.fleet.meet(self._post.grid.get_nodes())
+            self.fleet.meet(self.post.grid.get_nodes())
             online, liars = set(self.fleet.online), self.fleet.left_out(asked.version)
-            free = online - self._post.busy() - liars
+            free = online - self.post.busy() - liars
             if asked.busy or (len(online) >= least and free):
                 break
             if len(online) >= least and online == liars:
-                raise NoNodes(f"all {len(online)} nodes are left out for bad answers; see the log")
-            if (spent := self._post.monotonic() - began) >= self._options.wait_for_nodes:
-                raise NoNodes(
-                    f"{len(online)} nodes are online and {len(self._post.busy())} owe an answer, "
+                raise FedCoreError(
+                    f"all {len(online)} nodes are left out for bad answers; see the log"
+                )
+            if (spent := self.post.monotonic() - began) >= self._options.wait_for_nodes:
+                raise FedCoreError(
+                    f"{len(online)} nodes are online and {len(self.post.busy())} owe an answer, "
                     f"but at least {least} are needed, for {spent:.0f} s now; start more "
                     "SuperNodes, and compare clocks: one that is 5 s ahead of the SuperLink's has "
                     "its node refused, which then says 'terminated gracefully'"
                 )
             log(INFO, "waiting for nodes: %d online, at least %d needed", len(online), least)
-            self._post.sleep(LOOK)
+            self.post.sleep(LOOK)
             self.collect()
         share = int(self._numbers.fraction_train * len(online))
         self._wanted = max(share, self._numbers.min_train_nodes, 1)
@@ -225,7 +219,7 @@ class GridClock(Clock):
 
     def _letter(self, client: ClientId, job: Job | None, limit: float) -> Letter:
         self._tickets += 1
-        sent = self._post.monotonic()
+        sent = self.post.monotonic()
         return Letter(client, job, self._tickets, sent, sent + TTL * limit)
 
     def _message(self, job: Job, letter: Letter) -> Message:
@@ -278,16 +272,19 @@ class GridClock(Clock):
         if not report.steps:
             return "it had no time to train"
         params, norm = wire.read_model(answer.content, job.base, self.fleet.longest())
-        shorter = Path.CORESET if report.coreset_size else Path.PARTIAL
-        cut = told.plan.path is Path.FULL and (report.coreset_size or report.cut_short)
+        whole = report.work >= options.local_epochs * examples
+        size = None if whole else report.coreset_size or None  # everything is no coreset
+        path = Path.FULL if whole else told.plan.path
+        if path in (Path.FULL, Path.CORESET) and not whole and (size or report.cut_short):
+            path = Path.CORESET if size else Path.PARTIAL
         update = LocalUpdate(
             *(letter.client, params, examples, job.copies, told.base_version),
             seconds=trip,
             payload=wire.read_weight(metrics, options.weighted_by),
             fell_back=bool(report.fell_back),
-            coreset_size=report.coreset_size or None,
+            coreset_size=size,
             gradient_error=None if report.gradient_error < 0 else report.gradient_error,
-            path=shorter if cut else None,
+            path=path,
             **{name: getattr(report, name) for name in SHARED},
         )
         self.fleet.accept(letter.client, norm)

@@ -22,19 +22,20 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import ledger
 from fedcore.flower.clock import GridClock, Notes
-from fedcore.flower.fleet import Controller, Fleet, Seen, controller
+from fedcore.flower.fleet import UNMEASURED, Controller, Fleet, Seen, controller
 from fedcore.flower.post import Post
 from fedcore.flower.wire import WEIGHT, initial_params, to_record
 from fedcore.records import RunKey
 from fedcore.server.loop import LoopSettings, Server
 from fedcore.server.merge import RunningMean
-from fedcore.server.method import Pace, Sampler, Strategy
+from fedcore.server.method import Plan, Sampler, Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import ClientProfile, LocalUpdate, Params
+from fedcore.types import ClientProfile, LocalPlan, LocalUpdate, Params
 from fedcore.types import Path as Way
 from fedcore.values import above_zero, at_least, one_of, percentages
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
+LARGEST = 2**40  # samples of a node
 MANY = 10**6  # clients of a round, for a loop that leaves their number to the draw
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -92,13 +93,14 @@ class Options:
             "method": self.method,
         }
         built: Strategy = self._build("strategy", self.strategy, Strategy, known)
+        pace, plan = replace(built.pace, quorum=self.quorum), after_one_epoch(built.plan)
         if self.weighted_by is None:
-            return built
+            return replace(built, pace=pace, plan=plan)
         if not (isinstance(built.merge, partial) and built.merge.func is RunningMean):
             raise BadOption(
                 f"weighted_by_key must be left out: {self.strategy!r} has weights of its own"
             )
-        return replace(built, merge=partial(RunningMean, _by_metric))
+        return replace(built, pace=pace, plan=plan, merge=partial(RunningMean, _by_metric))
 
     def _build(self, kind: str, name: str, returns: type, known: dict[str, Any]) -> Any:
         """A plug-in, with options that it may take, but for those that the user gave."""
@@ -110,6 +112,22 @@ class Options:
 def keeps_no_deadline(method: Strategy) -> bool:
     """Whether a strategy has even the slowest client do everything, as FedAvg does."""
     return method.plan(ClientProfile(1000, 1e-3), 1.0, 1).work(1000) >= 1000
+
+
+def after_one_epoch(plan: Plan) -> Plan:
+    """``plan``, but who is not measured yet decides itself, by what its first epoch took.
+
+    It is told the largest coreset that there is: a fast node trains on everything all the same.
+    """
+
+    def first(client: ClientProfile, seconds: float, epochs: int) -> LocalPlan:
+        if client.capability == UNMEASURED and seconds > 0:  # c τ = E m - 1: just too little
+            edge = ClientProfile(LARGEST, (epochs * LARGEST - 1) / seconds)
+            if (largest := plan(edge, seconds, epochs)).path is Way.CORESET:
+                return largest
+        return plan(client, seconds, epochs)
+
+    return first
 
 
 def _by_metric(update: LocalUpdate) -> float:
@@ -173,12 +191,12 @@ class FedCore(FedAvg):
         kept, before = None if options.checkpoint is None else Path(options.checkpoint), None
         if kept is not None:
             state, before = ledger.latest(kept, run, state, fleet)
-        config = ConfigRecord(dict(train_config or {}))
-        order = RecordDict({self.arrayrecord_key: ArrayRecord(), self.configrecord_key: config})
+        order = RecordDict({self.arrayrecord_key: ArrayRecord()})
+        order[self.configrecord_key] = ConfigRecord(dict(train_config or {}))
         post, bounded = Post(grid, self.monotonic, self.sleep), not keeps_no_deadline(method)
         clock = GridClock(post, fleet, self, order, timeout, bounded)
-        pace = Pace(clock.decide, alarm=1.0) if method.pace.synchronous else method.pace
-        method = replace(method, pace=replace(pace, quorum=options.quorum))
+        if method.pace.synchronous:
+            method = replace(method, pace=replace(method.pace, decide=clock.decide, alarm=1.0))
         loop = LoopSettings(options.local_epochs, MANY, options.seed, num_rounds)
         server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), loop)
         names = ("strategy", "selector", "selection", "seed", "stragglers")
@@ -192,13 +210,13 @@ class FedCore(FedAvg):
         reason = self._set_deadline(clock, before, timeout)
         answered = num_rounds <= state.version
         for merged in server.run(state):
-            (notes, clock.notes), began = (clock.notes, Notes()), self.monotonic()
-            number = merged.state.version
+            notes, number, began = clock.notes, merged.state.version, self.monotonic()
+            clock.notes = Notes()
             for client in (c.client_id for c in merged.clients if c.path is Way.SAT_OUT):
                 fleet.fade(client)
             result.arrays = to_record(merged.state.params)
             trained = self._aggregated(self.train_metrics_aggr_fn, notes.metrics)
-            asked = self._federated(number, result.arrays, clock, post, evaluate_config)
+            asked = self._federated(number, result.arrays, clock, evaluate_config)
             found = evaluate_fn(number, result.arrays) if evaluate_fn else None
             for rounds, metrics in (
                 (result.train_metrics_clientapp, trained),
@@ -207,8 +225,8 @@ class FedCore(FedAvg):
             ):
                 rounds.update({} if metrics is None else {number: metrics})
             answered |= bool(notes.metrics)
-            spent = self.monotonic() - began
-            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent)
+            spent, measured = self.monotonic() - began, found or asked
+            record = ledger.round_record(merged, notes, clock.deadline, measured, spent)
             log(INFO, "%s", ledger.line(record, notes, reason))
             if out:
                 out.add(record, run)
@@ -245,15 +263,10 @@ class FedCore(FedAvg):
             return None
 
     def _federated(
-        self,
-        number: int,
-        arrays: ArrayRecord,
-        clock: GridClock,
-        post: Post,
-        config: ConfigRecord | None,
+        self, number: int, arrays: ArrayRecord, clock: GridClock, config: ConfigRecord | None
     ) -> MetricRecord | None:
         """What idle nodes say of a model, as FedAvg asks them."""
-        busy = post.busy()
+        busy = clock.post.busy()
         idle = [node for client, node in clock.fleet.online.items() if client not in busy]
         if self.fraction_evaluate == 0:
             return None
