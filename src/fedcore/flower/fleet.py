@@ -1,7 +1,4 @@
-"""What the server learns of its nodes: what they hold, how fast they are, what the way takes.
-
-The deadline of the next round is fixed, or follows from that.
-"""
+"""What the server learns of its nodes, their speed and the way to them; and the deadline by it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from fedcore.server.loop import LoopSettings, Server
 from fedcore.server.merge import RunningMean
 from fedcore.server.method import Plan, Sampler, Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import ClientProfile, LocalPlan, LocalUpdate, Params
+from fedcore.types import ClientProfile, LocalPlan, Params
 from fedcore.types import Path as Way
 from fedcore.values import above_zero, at_least, one_of, percentages
 
@@ -100,7 +100,8 @@ class Options:
             raise BadOption(
                 f"weighted_by_key must be left out: {self.strategy!r} has weights of its own"
             )
-        return replace(built, pace=pace, plan=plan, merge=partial(RunningMean, _by_metric))
+        merge = partial(RunningMean, lambda told: told.copies * float((told.payload or {})[WEIGHT]))
+        return replace(built, pace=pace, plan=plan, merge=merge)
 
     def _build(self, kind: str, name: str, returns: type, known: dict[str, Any]) -> Any:
         """A plug-in, with options that it may take, but for those that the user gave."""
@@ -128,10 +129,6 @@ def after_one_epoch(plan: Plan) -> Plan:
         return plan(client, seconds, epochs)
 
     return first
-
-
-def _by_metric(update: LocalUpdate) -> float:
-    return update.copies * float((update.payload or {})[WEIGHT])
 
 
 class FedCore(FedAvg):

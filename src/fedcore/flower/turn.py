@@ -3,10 +3,6 @@
     seconds left = 0.98 (τ - age - back) - what passed since,   age = own clock - the order's time
 
 ``back`` is learned from (trip - age - handler), so a clock that is wrong by a constant cancels.
-
-``ClientApp(mods=[deadline_mod])``: when its order's time is over, a handler gets an alarm and the
-server an error in the same round. A handler that does not hear that, in foreign code say, is ended
-with its process: it must not leave a deaf node.
 """
 
 from __future__ import annotations
@@ -183,9 +179,11 @@ class Overdue(BaseException):
 def deadline_mod(
     msg: Message, context: Context, call_next: Callable[[Message, Context], Message]
 ) -> Message:
-    """End the handler if it does not end by itself; say how long it took.
+    """Complete the report; end a handler that does not end by itself: ``ClientApp(mods=[...])``.
 
-    Messages without an order, such as evaluations, just pass.
+    When its order's time is over it gets an alarm, and the server an error in the same round. One
+    that does not hear that, in foreign code say, is ended with its process, so that no node is
+    deaf. Messages without an order, such as evaluations, just pass.
     """
     try:
         order, age = order_of(msg)

@@ -1,9 +1,8 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in the ConfigRecord of a message, under ``ORDER``. A report is a
-MetricRecord of plain numbers: ``num-examples``, as Flower has it, and those of ``Report`` in
-kebab case. Arrays are read from their bytes alone: what a node says of their types and shapes does
-not count. All may come from anybody: what does not fit is one ``BadMessage`` with the reason.
+An order is one JSON text in a ConfigRecord, under ``ORDER``. A report is a MetricRecord of
+``num-examples``, as Flower has it, and those numbers of ``Report`` in kebab case. Arrays are read
+from their bytes alone. All may come from anybody: what does not fit is one ``BadMessage``.
 """
 
 from __future__ import annotations
