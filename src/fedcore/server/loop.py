@@ -128,7 +128,7 @@ class Server:
         dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         after = replace(
-            state if cut else merging.finish(),
+            state if cut or answers < pace.quorum else merging.finish(),
             version=state.version + 1,
             sampler=memory,
             jobs=clock.in_flight,
@@ -231,9 +231,9 @@ def _record(
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
-        path=told.plan.path,
+        path=answer.path or told.plan.path,
         copies=job.copies,
-        work=told.plan.work(job.profile.num_samples),
+        work=told.plan.work(job.profile.num_samples) if answer.work is None else answer.work,
         seconds=answer.seconds or 0.0,
         coreset_budget=budgets[0] if budgets else None,
         coreset_size=answer.coreset_size,
