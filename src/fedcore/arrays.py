@@ -1,7 +1,5 @@
 """What users hand in - arrays, datasets, loaders - as tensors, or a refusal in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,24 +11,20 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData
 
+Pair = tuple[Any, Any]  # inputs and labels
 FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
 # What to do about labels that are no numbers.
 NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
 
 
 def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
-    """``values`` as a dense tensor of real numbers, of a type that torch computes with.
-
-    ``hint`` says what to do about values that are no numbers.
-    """
+    """``values`` as a dense tensor of numbers; ``hint``: what to do where they are none."""
     if isinstance(values, Tensor):
         if values.is_quantized:
             raise BadData(f"{name} must not be quantised, got {values.dtype}; call .dequantize()")
         if values.layout != torch.strided or values.is_nested:
-            found = "nested" if values.is_nested else str(values.layout)
-            raise BadData(
-                f"{name} must be a dense tensor, got a {found} one; call .to_dense() on it"
-            )
+            got = "nested" if values.is_nested else str(values.layout)
+            raise BadData(f"{name} must be a dense tensor, got a {got} one; call .to_dense() on it")
         if values.is_meta:
             raise BadData(f"{name} must hold numbers, got a tensor on the meta device; load them")
         if values.is_complex():
@@ -66,10 +60,8 @@ def as_labels(name: str, values: Any, each: str = "class per sample") -> Tensor:
     if labels.is_floating_point():
         broken = ((labels != labels.round()) | ~(labels.abs() < 2**53)).nonzero()
         if len(broken):
-            place = int(broken[0])
-            raise BadData(
-                f"{name} must be whole numbers, got {labels[place].item()} for sample {place}"
-            )
+            got = f"got {labels[broken[0]].item()} for sample {int(broken[0])}"
+            raise BadData(f"{name} must be whole numbers, {got}")
     return labels.to(torch.int64)
 
 
@@ -83,9 +75,7 @@ def as_positions(name: str, values: Any, count: int) -> Tensor:
     return found
 
 
-def as_samples(
-    owner: str, given: ClientData | tuple[Any, Any], floating: torch.dtype
-) -> ClientData:
+def as_samples(owner: str, given: ClientData | Pair, floating: torch.dtype) -> ClientData:
     """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64."""
     rows = given.rows if isinstance(given, ClientData) else None
     pair = (given.x, given.y) if isinstance(given, ClientData) else given
@@ -105,10 +95,8 @@ def as_samples(
 def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> None:
     """Refuse inputs of another sample shape or type than the ``first``, naming their owner."""
     if inputs.shape[1:] != first.shape[1:] or inputs.dtype != first.dtype:
-        raise BadData(
-            f"{owner} has inputs of {_kind(inputs)}, but {first_owner} of {_kind(first)}; "
-            "all need the same"
-        )
+        others = f"but {first_owner} of {_kind(first)}; all need the same"
+        raise BadData(f"{owner} has inputs of {_kind(inputs)}, {others}")
 
 
 def batches(
@@ -116,8 +104,7 @@ def batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and int64 labels of all samples of ``FORMS``, in order, some at a time.
 
-    Batches that a loader or an iterator makes are taken as they are. Floating-point inputs become
-    ``dtype``; whole numbers, such as symbols, stay what they are.
+    Batches of a loader or an iterator stay as they are; inputs with a fraction become ``dtype``.
     """
     seen = 0
     for batch in _raw(dataset, batch_size, dtype):

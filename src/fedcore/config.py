@@ -6,8 +6,6 @@ TOML file, the preset's hyper-parameters for the benchmark, the preset, the defa
 defaults below are the preset ``paper``: they follow the paper's text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 import typing
@@ -41,7 +39,8 @@ from fedcore.values import (
     with_grid,
 )
 
-PRESETS: dict[str, dict[str, Any]] = {
+Options = Mapping[str, Any]
+PRESETS: dict[str, Options] = {
     "paper": {},
     # Choices of the authors' repository where it departs from their text: docs/deviations.md.
     "authors-code": {
@@ -65,6 +64,7 @@ SET_BY_BENCHMARK = (
     *("fedprox_mu", "evaluate_samples", "data_seed"),
 )
 
+DEVICES, OF_PROXY = ("auto", "cpu", "cuda"), ("auto", *PROXIES)
 PANELS = ("Job", "Training", "Fleet", "Method")
 _job, _training, _, _method = (partial(option, panel) for panel in PANELS)
 
@@ -73,9 +73,7 @@ _job, _training, _, _method = (partial(option, panel) for panel in PANELS)
 class Experiment(FleetOptions):
     """What to run; see the help of each option. ``vars`` of it are all of them by name."""
 
-    benchmark: str = _job(
-        "synthetic-1-1", "Dataset, e.g. synthetic-0.5-0.5 or a .py file; see 'fedcore list'."
-    )
+    benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
     preset: str = _job(
         "paper",
         "Defaults of all other options: 'paper' follows its text, 'authors-code' its repository.",
@@ -97,7 +95,6 @@ class Experiment(FleetOptions):
         "Synthetic benchmarks 'authors-code' has seeds of its own.",
         seeds,
     )
-
     time_budget: float = _job(
         0.0,
         "Deadlines after which every run ends, however many rounds that makes; 0: after --rounds.",
@@ -113,67 +110,35 @@ class Experiment(FleetOptions):
         "half of the held-out data and reported on the other.",
         above_zero,
     )
-    optimiser: str = _training(
-        "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
-    )
+    optimiser: str = _training("sgd", "Of a client, fresh in every round.", one_of("sgd", "adam"))
     momentum: float = _training(0.0, "Momentum of 'sgd'.", below_one)
-    weight_decay: float = _training(
-        0.0, "Times the parameters, added to every gradient.", at_least(0)
-    )
-    clip_norm: float = _training(
-        0.0, "Longest gradient; longer ones are cut to it. 0: no limit.", at_least(0)
-    )
-    schedule: str = _training(
-        "constant", "How the learning rate falls from round to round.", one_of(*SCHEDULES)
-    )
-    schedule_decay: float = _training(
-        0.1, "Schedule: factor of 'step', or rate of 'inverse-time'.", above_zero
-    )
-    schedule_every: int = _training(
-        30, "Schedule: rounds from one fall of 'step' to the next.", at_least(1, MANY)
-    )
+    weight_decay: float = _training(0.0, "Parameters times it join each gradient.", at_least(0))
+    clip_norm: float = _training(0.0, "Longest that a gradient may be; 0: any.", at_least(0))
+    schedule: str = _training("constant", "How the learning rate falls.", one_of(*SCHEDULES))
+    schedule_decay: float = _training(0.1, "Factor of 'step', rate of 'inverse-time'.", above_zero)
+    schedule_every: int = _training(30, "Rounds between falls of 'step'.", at_least(1, MANY))
     model: str = _training("logistic", "Model; see 'fedcore list'.")
     executor: str = _training(
         "auto",
         "How clients are trained: 'auto' takes the fastest that fits the model.",
         one_of("auto", "sequential", "compiled", "vectorised"),
     )
-    device: str = _training(
-        "auto",
-        "Where clients are trained and models evaluated: 'auto' is a GPU if there is one.",
-        one_of("auto", "cpu", "cuda"),
-    )
-    threads: int = _training(
-        0, "Threads that train clients side by side; 0 is one per core.", at_least(0, 1024)
-    )
+    device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
+    threads: int = _training(0, "Clients trained at a time; 0: one a core.", at_least(0, 1024))
     evaluate_samples: int = _training(
         0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
     )
 
-    aggregation: str = _method(
-        "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
-    )
-    server_optimiser: str = _method(
-        "none", "Optimiser on the server, around every strategy.", one_of(*SERVER_OPTIMISERS)
-    )
+    aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
+    server_optimiser: str = _method("none", "Around every strategy.", one_of(*SERVER_OPTIMISERS))
     fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
-    proxy: str = _method(
-        "auto",
-        "FedCore: what stands in for a gradient; 'auto' asks the model.",
-        one_of("auto", *PROXIES),
-    )
-    weighting: str = _method(
-        "scaled", "FedCore: how coreset weights enter a batch.", one_of(*Weighting)
-    )
+    proxy: str = _method("auto", "FedCore: what stands in for gradients.", one_of(*OF_PROXY))
+    weighting: str = _method("scaled", "FedCore: how weights enter a batch.", one_of(*Weighting))
     below_one_pass: str = _method(
-        "auto",
-        "FedCore: what clients do that cannot afford one full pass.",
-        one_of(*BELOW_ONE_PASS),
+        "auto", "FedCore: what clients do for whom no full pass fits.", one_of(*BELOW_ONE_PASS)
     )
-    forward_price: float = _method(
-        1 / 3, "FedCore: price of a forward pass, in trained samples.", at_least(0)
-    )
+    forward_price: float = _method(1 / 3, "Of a forward pass, in trained samples.", at_least(0))
     gradients: str = _method(
         "free",
         "FedCore: gradients from the first epoch's own steps, or from a forward pass at its end.",
@@ -189,19 +154,13 @@ class Experiment(FleetOptions):
         at_least(0, MANY),
     )
     catch_up: float = _method(
-        1.0,
-        "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",
-        at_least(1),
+        1.0, "FedCore, FedProx: how much longer slow clients' steps may be.", at_least(1)
     )
     selection_price: float = _method(
-        0.0,
-        "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
-        at_least(0),
+        0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
     )
 
-    data_dir: str | None = _job(
-        None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
-    )
+    data_dir: str | None = _job(None, "Place of data; else $FEDCORE_DATA, else the user's cache.")
     targets: tuple[float, ...] = _job(
         (),
         "Accuracies, e.g. 0.8,0.9, for the time that each method takes to them; none: 90, 95 and "
@@ -210,8 +169,8 @@ class Experiment(FleetOptions):
     )
     data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, LARGEST_LEGACY_SEED))
     # Options of their own, of the dataset and of strategies, selector and model.
-    data: Mapping[str, Any] = field(default_factory=dict)
-    method: Mapping[str, Any] = field(default_factory=dict)
+    data: Options = field(default_factory=dict)
+    method: Options = field(default_factory=dict)
     # Step sizes to try for every method, where ``learning_rate`` is given as several.
     learning_rates: tuple[float, ...] = ()
 
@@ -227,16 +186,12 @@ class Experiment(FleetOptions):
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
         if self.momentum and self.optimiser != "sgd":
-            raise BadOption(
-                f"momentum is an option of optimiser 'sgd', got {self.momentum:g} with "
-                f"{self.optimiser!r}; leave out one of them"
-            )
+            given = f"got {self.momentum:g} with {self.optimiser!r}; leave out one of them"
+            raise BadOption(f"momentum is an option of optimiser 'sgd', {given}")
         for key in self.method:
             if key in self.__dataclass_fields__:
-                raise BadOption(
-                    f"method must not hold {key!r}, which is an option itself: "
-                    f"use --{key.replace('_', '-')}"
-                )
+                use = f"use --{key.replace('_', '-')}"
+                raise BadOption(f"method must not hold {key!r}, which is an option itself: {use}")
 
     @property
     def most_rounds(self) -> int:
@@ -251,13 +206,8 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
     return {item.name: item for item in shown}
 
 
-def resolve(
-    given: Mapping[str, Any], hyperparameters: Callable[[str, str], Mapping[str, Any]]
-) -> Experiment:
-    """Complete what was ``given`` from preset and benchmark, and check it.
-
-    What the dataset sets are ``hyperparameters`` of (benchmark, preset).
-    """
+def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> Experiment:
+    """Complete what was ``given`` by preset and benchmark, whose function it takes; check it."""
     hints = typing.get_type_hints(Experiment)
     for key in given:
         if key not in hints:

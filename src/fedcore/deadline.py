@@ -5,8 +5,6 @@ time, computed exactly as the clock computes it, does not exceed τ; budgets div
 floor. So no plan can be late by a rounding error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,11 +24,7 @@ def capacity(client: ClientProfile, deadline: float) -> int:
 
 
 def full_set_fits(client: ClientProfile, deadline: float, epochs: int) -> bool:
-    """Algorithm 1, line 6: E·m^i < c^i·τ.
-
-    Equality counts as fitting: such a client ends exactly on time, and line 9 would give it a
-    coreset of b^i = m^i, which is the full set again.
-    """
+    """Algorithm 1, line 6: E·m^i <= c^i·τ; where equal, line 9 has the full set too."""
     return epochs * client.num_samples <= capacity(client, deadline)
 
 

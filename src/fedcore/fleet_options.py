@@ -3,8 +3,6 @@
 Times are in deadlines, as those of tables are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +20,7 @@ class FleetOptions:
     clients_per_round: int = _fleet(10, "Clients K drawn for a round.", at_least(1, MANY))
     selection: str = _fleet(
         "proportional",
-        "Sampler: how they are drawn, e.g. by p = m / sum m with replacement, or uniformly; "
-        "see 'fedcore list'.",
+        "Sampler: how they are drawn, by p = m / sum m with replacement, ...; see 'fedcore list'.",
     )
     first_round: str = _fleet(
         "parallel",
@@ -36,9 +33,7 @@ class FleetOptions:
         "linked to the amount of data, or equal.",
         one_of("normal", "phones", "size-linked", "equal"),
     )
-    capability_std: float = _fleet(
-        0.5, "Standard deviation of speeds (the paper's variance is 0.25).", at_least(0)
-    )
+    capability_std: float = _fleet(0.5, "Std of speeds; the paper's is √0.25.", at_least(0))
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
     speeds: str | None = _fleet(
         None,
@@ -46,27 +41,14 @@ class FleetOptions:
         "and, if you like, download, upload.",
     )
     speed_size_correlation: float = _fleet(
-        0.0,
-        "How drawn speeds and amounts of data go together: 1, the more data the faster; -1, the "
-        "slower; 0, not at all.",
-        at_least(-1, 1),
+        0.0, "Of drawn speeds and amounts of data: 1, the more data the faster.", at_least(-1, 1)
     )
-    deadline: float = _fleet(
-        0.0, "Seconds a round may last; 0: as the share of stragglers says.", at_least(0)
-    )
-    download: float = _fleet(
-        0.0, "Bytes per second that a client's link brings in; 0: no limit.", at_least(0)
-    )
-    upload: float = _fleet(0.0, "Bytes per second that it sends out; 0: no limit.", at_least(0))
-    mean_on: float = _fleet(
-        0.0, "Mean time for which a client is there, in deadlines.", at_least(0)
-    )
-    mean_off: float = _fleet(
-        0.0, "Mean time for which it is then away, in deadlines; 0: never.", at_least(0)
-    )
-    dropout: float = _fleet(
-        0.0, "Probability that a client drops out in the middle of a job.", at_least(0, 1)
-    )
+    deadline: float = _fleet(0.0, "Seconds of a round; 0: as --stragglers says.", at_least(0))
+    download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
+    upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
+    mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
+    mean_off: float = _fleet(0.0, "And for which they are then away; 0: never.", at_least(0))
+    dropout: float = _fleet(0.0, "Probability to drop out in mid-job.", at_least(0, 1))
 
     def check_fleet(self, stragglers: Sequence[float]) -> None:
         """Refuse what does not go together."""
@@ -78,9 +60,8 @@ class FleetOptions:
         if bool(self.mean_on) != bool(self.mean_off):
             given = f"mean_on is {self.mean_on:g} and mean_off is {self.mean_off:g}"
             raise BadOption(f"{given}; clients that come and go need both, others neither")
-        if self.speed_size_correlation and (
-            self.speeds is not None or self.capability not in ("normal", "phones")
-        ):
+        drawn = self.speeds is None and self.capability in ("normal", "phones")
+        if self.speed_size_correlation and not drawn:
             raise BadOption(
                 f"speed_size_correlation is {self.speed_size_correlation:g}, but speeds are not "
                 "drawn; leave it out, or take capability normal or phones without a file of speeds"

@@ -1,7 +1,5 @@
 """The rounds of one run, and what they come to: the numbers of tables and of ``summary.json``."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import dataclass, field
 from typing import Any

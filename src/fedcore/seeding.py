@@ -6,8 +6,6 @@ device or the order in which clients happen to be processed. Two strategies of a
 therefore see the same cohorts and the same shuffles, and a run can resume at any round.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

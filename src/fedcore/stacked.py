@@ -9,8 +9,6 @@ may compute something else:
 * ``one_layer(self) -> OneLayer``: that it is a linear layer, for the compiled loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

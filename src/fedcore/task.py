@@ -1,7 +1,5 @@
 """A model as pure functions of its parameters, and a look at what enters its last layer."""
 
-from __future__ import annotations
-
 import copy
 import re
 import traceback
@@ -50,9 +48,8 @@ class Task:
                     "batch, or use a layer that is not lazy"
                 )
             if parameter.is_meta:
-                raise BadOption(
-                    f"model has a parameter on the meta device ({name}); load its values"
-                )
+                meta = f"model has a parameter on the meta device ({name})"
+                raise BadOption(f"{meta}; load its values")
             if averaged and not bool(torch.isfinite(parameter).all()):
                 raise BadOption(
                     f"model has NaN or infinity in a parameter ({name}) before training; "
@@ -85,7 +82,7 @@ class Task:
             )
         trained_names(self.initial_params(), 0.0)
 
-    def on(self, device: torch.device) -> Task:
+    def on(self, device: torch.device) -> "Task":
         """A copy whose frozen parameters lie on ``device``, for one thread to call."""
         task = copy.deepcopy(self)
         task.model.to(device)
@@ -239,10 +236,8 @@ def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
 def _check_passes(passes: list[HeadPass], batch: int) -> None:
     """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
     if len(passes) != 1:
-        raise BadOption(
-            f"the last linear layer ran {len(passes)} times for one batch, not once; "
-            "name another layer as head"
-        )
+        often = f"{len(passes)} times for one batch, not once"
+        raise BadOption(f"the last linear layer ran {often}; name another layer as head")
     shape = tuple(passes[0].outputs.shape)
     if len(shape) != 2 or shape[0] != batch:
         raise BadOption(

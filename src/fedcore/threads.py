@@ -1,7 +1,5 @@
 """One thread for whoever computes: on small steps several lose, on a busy machine by far."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable, Iterator

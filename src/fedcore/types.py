@@ -13,8 +13,6 @@ w          ``Params``
 =========  =======================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,7 +175,7 @@ class ClientData:
         chosen = index if self.rows is None else self.rows[index]
         return self.x[chosen], self.y[chosen]
 
-    def to(self, device: torch.device) -> ClientData:
+    def to(self, device: torch.device) -> "ClientData":
         """The same samples on another device; there, each is written out."""
         if self.y.device == device:
             return self
@@ -263,8 +261,7 @@ class LocalUpdate:
 class SelectionTime:
     """Seconds of real time that choosing coresets took, summed over rounds.
 
-    ``work`` is what cores spent on it. ``waited`` is how long some client's training stood still
-    for it; where several train side by side, the others went on, so a round lost that at most.
+    ``work`` is what cores spent on it, ``waited`` how long a client's training stood still.
     """
 
     work: float = 0.0

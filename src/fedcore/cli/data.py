@@ -1,7 +1,5 @@
 """``fedcore data``: which datasets there are, getting their files, how they are spread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

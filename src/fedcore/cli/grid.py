@@ -3,8 +3,6 @@
 Needs neither typer nor rich, so that it also runs on machines that have torch and NumPy alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -23,25 +21,19 @@ from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
-from fedcore.report.records import Runs, is_complete
+from fedcore.report.records import Runs, is_over
 from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import (
-    build_sampler,
-    build_strategy,
-    build_world,
-    levels_of,
-    simulate_rounds,
-)
+from fedcore.sim.world import build_sampler, build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[RunKey, int], None]  # which run, how many of its rounds are done
+Tell = Callable[[RunKey, int, float], None]  # a run, its rounds that are done, and what share of it
 
 
 def run_grid(
@@ -50,12 +42,9 @@ def run_grid(
     *,
     overwrite: bool = False,
     resume: bool = False,
-    tell: Tell = lambda run, done: None,
+    tell: Tell = lambda run, done, share: None,
 ) -> tuple[dict[str, Any], Runs]:
-    """Prepare, train and write; gives the content of ``summary.json``, and all rounds.
-
-    Nothing is written before all options are known good.
-    """
+    """Prepare, train and write, once all options are known good; gives summary and rounds."""
     # Steps are small: a second thread inside one costs more than it brings. Clients are trained
     # side by side instead (--threads).
     torch.set_num_threads(1)
@@ -79,8 +68,10 @@ def run_grid(
         strategy = build_strategy(sources[run.strategy], own, *there)
         most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
-        tell(run, done)
-        if is_complete(found.get(run, []), most):
+        over = is_over(found.get(run, []), most)
+        budget, passed = experiment.time_budget, sum(record.time for record in found.get(run, []))
+        tell(run, done, 1.0 if over else passed / budget if budget else done / most)
+        if over:
             continue
         world = build_world(federation, own, run, strategy)
         with closing(simulate_rounds(world, snapshot)) as rounds:
@@ -89,7 +80,9 @@ def run_grid(
                     folder.add(record, run, partial(to_snapshot, state))
                 else:
                     found.setdefault(run, []).append(record)
-                tell(run, record.number)
+                passed += record.seconds / record.deadline
+                share = passed / budget if budget else record.number / most
+                tell(run, record.number, 1.0 if record.ending else share)
     return (folder.finish() if folder else summary(found, settings)), found
 
 
@@ -101,10 +94,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     """
     for one, other in combinations(experiment.strategies, 2):
         if plugins.title(one) == plugins.title(other):  # results go by it
-            raise BadOption(
-                f"strategies {one!r} and {other!r} would both be called "
-                f"{plugins.title(one)!r}; rename one file"
-            )
+            called = f"would both be called {plugins.title(one)!r}; rename one file"
+            raise BadOption(f"strategies {one!r} and {other!r} {called}")
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]

@@ -3,8 +3,6 @@
 Options of a job are made from the fields of ``Experiment``: one place per option.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import typing
@@ -32,10 +30,9 @@ TABLES = {
 
 
 def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add every option of ``Experiment`` to a command that takes them as ``**given``.
+    """Add every option of ``Experiment`` to a command; it gets those typed as ``**given``.
 
-    The command gets only what was typed, so that a TOML file can hold the rest. One with an option
-    of its own for a strategy has none for several.
+    One with an option of its own for a strategy has none for several.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -174,9 +171,8 @@ def run(
     from fedcore.cli.job import run_job
 
     if "," in strategy:
-        raise BadOption(
-            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
-        )
+        several = "'fedcore compare --strategies' takes several"
+        raise BadOption(f"strategy must be one, got {strategy!r}; {several}")
     experiment = experiment_from({**given, "strategies": strategy}, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
@@ -207,9 +203,7 @@ def list_everything() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def version(
-    *, show: bool = typer.Option(False, "--version", help="Show the version and exit.")
-) -> None:
+def version(*, show: bool = typer.Option(False, "--version", help="Show it and exit.")) -> None:
     """Show the version."""
     if show:
         typer.echo(f"fedcore {__version__}")

@@ -4,8 +4,6 @@ Xiao et al. 2017: 70,000 images in the format and the sizes of MNIST. It is not 
 has as many images of each kind, so no seed had to be searched for.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

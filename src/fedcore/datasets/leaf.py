@@ -6,8 +6,6 @@ whose users' samples are then split by a seed. Numbers become float tensors. Tex
 over the 90 symbols of ``shakespeare``, one per sample; the first character of a label is the class.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -50,9 +48,8 @@ def load(
         raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
     whole_number("classes", classes, 0)
     if data_dir is None:
-        raise DatasetUnavailable(
-            "leaf needs to know where its JSON files are; name their folder with --data-dir"
-        )
+        where = "leaf needs to know where its JSON files are"
+        raise DatasetUnavailable(f"{where}; name their folder with --data-dir")
     if (data_dir / "train").is_dir() and (data_dir / "test").is_dir():
         training, held_out = _read(data_dir / "train"), _read(data_dir / "test")
     else:
@@ -98,17 +95,15 @@ def _parse_shape(shape: str, inputs: Tensor) -> tuple[int, ...]:
         raise BadOption(f"shape must look like 1x28x28, got {shape!r}")
     form, numbers = tuple(map(int, parts)), inputs[0].numel()
     if math.prod(form) != numbers:
-        raise BadOption(
-            f"shape must have as many numbers as an input, which is {numbers}, got {shape}"
-        )
+        many = f"as many numbers as an input, which is {numbers}"
+        raise BadOption(f"shape must have {many}, got {shape}")
     return form
 
 
 def _read(place: Path) -> Users:
     """The users of a file, or of all files in a folder."""
-    files = (
-        [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*.json.gz")])
-    )
+    inside = (*place.glob("*.json"), *place.glob("*.json.gz"))
+    files = [place] if place.is_file() else sorted(inside)
     if not files:
         raise DatasetUnavailable(
             f"no .json files in {str(place)!r}; --data-dir must name a LEAF file, a folder of "

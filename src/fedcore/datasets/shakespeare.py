@@ -27,8 +27,6 @@ of plain text never hold begin or end, but the model has 90 outputs. All charact
 roles have a symbol of their own but one, a ``}`` that occurs twice.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Sequence
@@ -54,9 +52,8 @@ TEXT = "gutenberg-100-2018-06-14.txt"
 _URL = "www.gutenberg.org/files/100/100-0.txt"
 # Project Gutenberg replaces its files in place: an archive has that update.
 _URLS = (f"https://web.archive.org/web/20180701000000id_/http://{_URL}", f"https://{_URL}")
-SOURCE = Source(
-    "shakespeare", (DataFile(TEXT, 5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5", _URLS),)
-)
+_FILE = DataFile(TEXT, 5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5", _URLS)
+SOURCE = Source("shakespeare", (_FILE,))
 
 CHARACTERS = "".join(sorted(f"\n\r !\"#$%&'()*,-./:;?@[]_{string.digits}{string.ascii_letters}"))
 OTHER, SYMBOLS = 89, 90

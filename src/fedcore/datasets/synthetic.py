@@ -4,8 +4,6 @@ Li et al. 2020 (FedProx); section 6.1 of the paper. With the default seed 0 the 
 of the paper's Table 1: 30 clients, 20,101 training samples, mean 670, standard deviation 1,148.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ it is and hold the rest as JSON. A type that NumPy lacks, such as bfloat16, is s
 numbers of its size, and ``meta`` names it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -17,28 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.config import Experiment
+from fedcore.config import Experiment, Options
 from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RoundRecord, RunKey, Snapshot
-from fedcore.report.records import (
-    Runs,
-    is_complete,
-    read_runs,
-    run_of,
-    to_event_lines,
-    to_lines,
-    to_row,
-)
+from fedcore.report.records import Runs, event_lines, is_over, read_runs, run_of, to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.values import MANY
 
+Save = Callable[[], Snapshot]
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT, EVENTS = "checkpoint.npz", "events.jsonl"
 PICTURES = (
@@ -52,12 +43,9 @@ OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no jo
 
 
 class OutputFolder:
-    """Writes one job's results; survives being interrupted.
+    """Writes one job's results; ``create`` and ``resume`` only look, ``begin`` writes first."""
 
-    ``create`` and ``resume`` only look and refuse; ``begin`` is the first to write.
-    """
-
-    def __init__(self, path: Path, experiment: Mapping[str, Any], runs: Runs) -> None:
+    def __init__(self, path: Path, experiment: Options, runs: Runs) -> None:
         self.path = path
         self.runs = runs
         self._experiment = dict(experiment)
@@ -65,9 +53,7 @@ class OutputFolder:
         self._check = 0
 
     @classmethod
-    def create(
-        cls, path: Path, experiment: Mapping[str, Any], *, overwrite: bool = False
-    ) -> OutputFolder:
+    def create(cls, path: Path, experiment: Options, *, overwrite: bool = False) -> Self:
         """A new job; an old one is replaced only on request, and nothing else with it."""
         try:
             if path.is_file():
@@ -85,22 +71,17 @@ class OutputFolder:
         return cls(path, experiment, {})
 
     @classmethod
-    def resume(
-        cls, path: Path, experiment: Mapping[str, Any], runs: Sequence[RunKey]
-    ) -> OutputFolder:
-        """Go on in a folder that an interrupted job left, if it was the same job.
+    def resume(cls, path: Path, experiment: Options, runs: Sequence[RunKey]) -> Self:
+        """Go on in a folder that an interrupted job left, if it was the same, of these ``runs``.
 
-        Another machine may do so: with its own device, cores and place of the data. So may a later
-        version: an option that the job does not name had the effect of its default. ``runs`` are
-        those of the job, in their order.
+        Device, cores and place of the data may be others; what the job does not name was a default.
         """
         before = json.loads(json.dumps(asdict(Experiment())))
         try:
             before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
-            raise BadOption(
-                f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
-            ) from None
+            none = f"out {str(path)!r} holds no interrupted job"
+            raise BadOption(f"{none}; leave out --resume to start one") from None
         for name, value in json.loads(json.dumps(experiment)).items():
             if name not in OF_A_MACHINE and before.get(name) != value:
                 raise BadOption(
@@ -131,12 +112,9 @@ class OutputFolder:
             raise BadOption(f"out {str(self.path)!r} cannot be written: {error.strerror}") from None
 
     def position(self, run: RunKey, rounds: int) -> tuple[int, Snapshot | None]:
-        """Rounds of ``run`` that are done, and the state after them; forgets what follows them.
-
-        Rounds without a checkpoint behind them are trained again, to the same result.
-        """
+        """Rounds of ``run`` that a checkpoint is behind, and its state; forgets later ones."""
         done = len(self.runs.get(run, []))
-        if not done or is_complete(self.runs[run], rounds):
+        if not done or is_over(self.runs[run], rounds):
             return done, None
         owner, number, snapshot = load_checkpoint(self.path / CHECKPOINT) or (None, 0, None)
         if owner != run or number > done:  # of another run, or of rounds whose lines are gone
@@ -145,14 +123,12 @@ class OutputFolder:
         self._rewrite()
         return number, snapshot
 
-    def add(
-        self, record: RoundRecord, run: RunKey, snapshot: Callable[[], Snapshot] | None = None
-    ) -> None:
+    def add(self, record: RoundRecord, run: RunKey, snapshot: Save | None = None) -> None:
         """Write a round; now and then what ``snapshot`` makes too, if there is one."""
         self.runs.setdefault(run, []).append(replace(record, events=()))
         line, self._check = to_lines([to_row(run, record)], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
-        for name, text in ((EVENTS, to_event_lines(run, record)), (ROUNDS, line)):
+        for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(text)
         if snapshot is not None and time.monotonic() - self._saved > CHECKPOINT_EVERY:

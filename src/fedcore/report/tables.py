@@ -1,11 +1,8 @@
 """Results as tables on a terminal, with sentences that say what they show; sizes as bars."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache, partial
 from typing import Any
 
@@ -15,8 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedcore import plugins
-from fedcore.records import RunKey
-from fedcore.report.records import by_level
+from fedcore.report.records import by_level, run_of
 
 Result = dict[str, Any]
 Cells = dict[str, list[Result]]  # results of one level by strategy, one per seed
@@ -211,10 +207,7 @@ def _grid(title: str, caption: str, columns: Columns, cells: Cells) -> Table:
 
 
 def _by_level(results: Sequence[Result]) -> dict[tuple[str, float], Cells]:
-    names = {field.name for field in fields(RunKey)}
-    return by_level(
-        {RunKey(**{k: v for k, v in result.items() if k in names}): result for result in results}
-    )
+    return by_level({run_of(result): result for result in results})
 
 
 def _cell(name: str, runs: Sequence[Result], *, ranged: bool = True) -> Text:
@@ -261,10 +254,8 @@ def _pair(names: Sequence[str], runs: Sequence[Result]) -> Text:
 def doubling_bins(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
     """(least, most, clients) of bins that double, for sizes follow a power law: 1, 2-3, 4-7."""
     places = [size.bit_length() for size in sizes]
-    return [
-        (1 << place >> 1, (1 << place) - 1, places.count(place))
-        for place in range(min(places), max(places) + 1)
-    ]
+    every = range(min(places), max(places) + 1)
+    return [(1 << place >> 1, (1 << place) - 1, places.count(place)) for place in every]
 
 
 def histogram(sizes: Sequence[int], title: str) -> Table:

@@ -1,7 +1,5 @@
 """Whether what a job wrote down can be true: its events, one by one, and beside its rounds."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict
@@ -90,9 +88,8 @@ class _Run:
             for c in row["clients"]
             if c["work"]
         )
-        same = (
-            a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in zip(found, listed, strict=False)
-        )
+        pairs = zip(found, listed, strict=False)
+        same = (a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in pairs)
         if len(found) != len(listed) or not all(same):
             yield "its clients are not those of its events, nor are their work and times"
         merged = sum(event["event"] == "merged" for event, _ in events)

@@ -1,7 +1,5 @@
 """Time as the server sees it: jobs go out, and what comes next is an answer or an alarm."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from bisect import bisect_right
@@ -77,9 +75,7 @@ class VirtualClock:
         budget: float = math.inf,
         promised: bool = False,
     ) -> None:
-        """Bind who trains, τ, and how much is sent each way; then who is there, the probability
-        to lose a job, seconds of the run, and whether its strategy promises to keep τ.
-        """
+        """Bind who trains; ``budget`` are seconds, ``promised`` is that a strategy keeps τ."""
         self.deadline = deadline
         self.now = self.began = 0.0
         self.over = False

@@ -4,8 +4,6 @@ It knows no rounds. A synchronous round is what a strategy's pace makes of it: n
 anything new until everybody has answered (Algorithm 1, lines 3 to 15).
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -224,9 +222,7 @@ def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[i
     return job.sequence, _record(job, known, state.version, why)
 
 
-def _record(
-    job: Job, answer: LocalUpdate, version: int, wasted: Waste | None = None
-) -> ClientRecord:
+def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = None) -> ClientRecord:
     told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
@@ -240,6 +236,6 @@ def _record(
         gradient_error=answer.gradient_error,
         full_gradient_error=answer.full_gradient_error,
         fell_back=answer.fell_back,
-        wasted=wasted,
+        wasted=why,
         staleness=version - told.base_version,
     )

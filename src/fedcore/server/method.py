@@ -4,8 +4,6 @@ Methods keep nothing themselves. What they have to remember goes through ``Serve
 into checkpoints: a run that goes on is the run that never stopped.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -56,11 +54,7 @@ def after_answers(count: int, then: Action = Action.MERGE) -> Callable[[Situatio
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When the server merges, and when it hands out new jobs.
-
-    ``decide`` is asked after every event. Where nobody is in flight, and so nothing can happen any
-    more, the server merges what it has.
-    """
+    """When the server merges (asked after every event; at once if none is out) and hands out."""
 
     decide: Callable[[Situation], Action] = when_all_answered
     refill_at_once: bool = False  # hand out new jobs after every answer, not only after a merge

@@ -1,7 +1,5 @@
 """Clients that come and go: here and away in turn, each time for as long as a draw says."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +16,6 @@ class Presence:
     """
 
     def __init__(self, sizes: ClientSizes, here: float, away: float, seed: int) -> None:
-        """Bind who the clients are, both mean times in seconds, and the seed of the run."""
         self._sizes = sizes
         self._seed = seed
         first = stream(seed, "presence").random(len(sizes)) < here / (here + away)

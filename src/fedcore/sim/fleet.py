@@ -1,7 +1,5 @@
 """Who the clients are: how fast each is, and the deadline that makes s % of them stragglers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +17,7 @@ from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
 Floats = NDArray[np.float64]
+Known = Mapping[ClientId, ClientProfile]
 
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
@@ -26,12 +25,8 @@ TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 class Profiles(Mapping[ClientId, ClientProfile]):
     """Profiles made when asked for, from arrays: a fleet may be large."""
 
-    def __init__(
-        self, sizes: ClientSizes, speeds: Floats, download: Floats, upload: Floats
-    ) -> None:
-        """Bind sizes, capabilities and links, which stand in the same order."""
-        self._sizes = sizes
-        self._known = np.stack([speeds, download, upload], axis=1)
+    def __init__(self, sizes: ClientSizes, *known: Floats) -> None:  # speed, download, upload
+        self._sizes, self._known = sizes, np.stack(known, axis=1)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
@@ -48,7 +43,7 @@ class Profiles(Mapping[ClientId, ClientProfile]):
 class Fleet:
     """All clients of an experiment and the deadline τ of its rounds."""
 
-    profiles: Mapping[ClientId, ClientProfile]
+    profiles: Known
     deadline: float
     stragglers: float  # percentage of clients that cannot do E epochs on everything by then
     presence: Presence | None = None  # where clients come and go
@@ -72,9 +67,7 @@ def fleet_of(
     return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
 
 
-def full_seconds(
-    profiles: Mapping[ClientId, ClientProfile], epochs: int, model_bytes: int = 0
-) -> Floats:
+def full_seconds(profiles: Known, epochs: int, model_bytes: int = 0) -> Floats:
     """E·m^i / c^i + transfer, of each client: what a whole round takes it."""
     seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
     return np.fromiter(seconds, float, len(profiles))
@@ -90,11 +83,9 @@ def _capabilities(
 ) -> tuple[Floats, list[Floats]]:
     """Speeds c^i and both links, out of a file or by one of four laws.
 
-    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor, because a
-    capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
-    is what the notation says, std = 0.5. ``phones``: docs/fleets.md. ``size-linked``:
-    c^i = 1 + std (m^i - mean m) / std m, the authors' code: no draw, and clients with more data are
-    faster. ``equal``: c^i = 1.
+    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor; the paper's
+    N(1, 0.25) is std = 0.5. ``phones``: docs/fleets.md. ``size-linked``, the authors' code:
+    c^i = 1 + std (m^i - mean m) / std m, so who has more data is faster. ``equal``: c^i = 1.
     """
     counts = sizes.counts.astype(float)
     std, floor = experiment.capability_std, experiment.capability_floor
@@ -119,10 +110,8 @@ def _capabilities(
 def _normal(count: int, std: float, floor: float, generator: np.random.Generator) -> Floats:
     highest = 1 + 3 * std  # next to no draw is above it: one in 740
     if floor > highest:
-        raise BadOption(
-            f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
-            f"got {floor:g}; lower it"
-        )
+        most = f"1 + 3 capability_std = {highest:g}"
+        raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
     speeds = generator.normal(1.0, std, count)
     while (slow := speeds < floor).any():
         speeds[slow] = generator.normal(1.0, std, int(slow.sum()))

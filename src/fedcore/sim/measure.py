@@ -1,7 +1,5 @@
 """How good the model of a round is: mean loss (Eq. 1) and accuracy, on data equal for all runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,10 +80,7 @@ class Measure:
         return None if data is None else self._evaluator.score(params, [data])
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
-        """Right answers and samples of clients, on their own training data.
-
-        Of all clients, or of a fixed draw of them with at most ``PER_CLIENT`` samples each.
-        """
+        """Right answers and samples of clients, or of a draw of them, on their own data."""
         right, counts = [], {}
         for client in self._judged:
             data = self._clients[client]
@@ -101,14 +96,11 @@ class Measure:
 class Evaluator:
     """Scores models chunk by chunk, on as many threads as there are forward passes.
 
-    A module that is called with parameters swaps its own for them, so a thread needs a pass for
-    itself. On a CPU a thread is one core: several cores on one chunk gain less than several
-    chunks, and lose on a busy machine. Sums are added in the order of the samples, so threads
-    change no result.
+    A module that is called with parameters swaps its own for them, so a thread needs a pass of its
+    own. Sums are added in the order of the samples, so threads change no result.
     """
 
     def __init__(self, passes: Sequence[Forward]) -> None:
-        """Bind the forward passes, one for each thread."""
         self._passes = passes
         self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
 
@@ -167,10 +159,7 @@ def _sums(
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
 ) -> tuple[float | None, float]:
-    """Accuracy over all samples of slow clients, and the mean of the worst tenth of clients.
-
-    Of n clients, that tenth are the ceil(n / 10) with the least accuracy on their own samples.
-    """
+    """Accuracy on slow clients' samples; the mean of the worst ceil(n / 10) of n clients."""
     theirs = [score for client, score in scores.items() if client in slow]
     right, count = (sum(column) for column in zip(*theirs, strict=True)) if theirs else (0.0, 0)
     accuracies = sorted(hits / samples for hits, samples in scores.values())

@@ -1,7 +1,5 @@
 """``fedcore.simulate``: your clients, your model, any strategy, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -11,7 +9,7 @@ from torch import Tensor, nn
 
 from fedcore import plugins
 from fedcore.arrays import as_samples
-from fedcore.config import SERVER_OPTIMISERS, resolve
+from fedcore.config import SERVER_OPTIMISERS, Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
@@ -99,14 +97,10 @@ def simulate(
     return History(tuple(records), {**federation.task.frozen_params(), **params})
 
 
-def _check_arguments(
-    clients: object, model: object, strategy: object, options: Mapping[str, Any]
-) -> None:
+def _check_arguments(clients: object, model: object, strategy: object, options: Options) -> None:
     if not isinstance(clients, Sequence | LazyClients):
-        raise BadData(
-            "clients must be a list of (inputs, labels) pairs or LazyClients, "
-            f"got {type(clients).__name__}"
-        )
+        forms = "a list of (inputs, labels) pairs or LazyClients"
+        raise BadData(f"clients must be {forms}, got {type(clients).__name__}")
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be a torch nn.Module, got {type(model).__name__}")
     if not isinstance(strategy, str | Strategy):

@@ -1,7 +1,5 @@
 """A fleet of the user's own: speeds and links of clients in a CSV file."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path

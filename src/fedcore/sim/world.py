@@ -1,7 +1,5 @@
 """Everything a run needs, built from an experiment's options, and the rounds it trains."""
 
-from __future__ import annotations
-
 import copy
 import math
 import time
@@ -46,7 +44,6 @@ class Simulated:
     def __init__(
         self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
     ) -> None:
-        """Bind who trains, and what to do beside it; all else is handed on."""
         self.selection, self.memory = executor.selection, executor.memory
         self.expect = executor.expect
         self.close = executor.close
@@ -138,8 +135,7 @@ def simulate_rounds(
 ) -> Generator[tuple[RoundRecord, ServerState], None, None]:
     """Train round by round; yields a record and the server's state after each.
 
-    It goes on from what an earlier process saved, if there is a ``start``. Closed early, it drops
-    the work that was begun for later rounds.
+    It goes on from a ``start`` that was saved. Closed early, it drops work begun for later rounds.
     """
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
@@ -223,9 +219,8 @@ def build_strategy(
 ) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
-    ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
-    function version -> η, for those that divide by it, and ``options`` are all of these.
+    ``proxy`` is the model's, unless an option overrules it. It may also name ``num_clients``,
+    ``model_bytes``, ``step_size``, the function version -> η, and ``options``, all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
     known = {**vars(experiment), "proxy": own}

@@ -1,7 +1,5 @@
 """From a benchmark's name to its dataset: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

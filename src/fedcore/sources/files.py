@@ -5,8 +5,6 @@ as they are or gzipped. Directories are tried in this order: the one the user na
 ``$FEDCORE_DATA``, the user's cache. Nothing is parsed before its checksum is right.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -106,9 +104,8 @@ def read_checked(path: Path, file: DataFile) -> bytes:
     except OSError as error:
         raise BadData(f"{str(path)!r} cannot be read: {error.strerror}") from None
     except ValueError as why:
-        raise BadData(
-            f"{str(path)!r} {why}; delete it and run 'fedcore data fetch {path.parent.name}'"
-        ) from None
+        again = f"delete it and run 'fedcore data fetch {path.parent.name}'"
+        raise BadData(f"{str(path)!r} {why}; {again}") from None
 
 
 def fetch(source: Source, file: DataFile, data_dir: Path | None) -> tuple[Path, bool]:

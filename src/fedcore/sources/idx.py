@@ -5,8 +5,6 @@ each dimension as a 32-bit number, then the values. The partition is that of Li 
 section 5.1, and of section 6.1 of the paper: two classes per client, amounts by a power law.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
