@@ -12,6 +12,7 @@ from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData
 
 Pair = tuple[Any, Any]  # inputs and labels
+Batch = tuple[Tensor, Tensor]  # the same
 FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
 # What to do about labels that are no numbers.
 NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
@@ -37,10 +38,10 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
-        raise BadData(
-            f"{name} must be one array of numbers, got a {type(values).__name__} that does not "
-            "make one; its rows must be of one length"
-        ) from None
+        got = (
+            f"got a {type(values).__name__} that does not make one; its rows must be of one length"
+        )
+        raise BadData(f"{name} must be one array of numbers, {got}") from None
     kind = array.dtype.newbyteorder("=")
     if kind.kind not in "fiub":
         raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
@@ -99,9 +100,7 @@ def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> 
         raise BadData(f"{owner} has inputs of {_kind(inputs)}, {others}")
 
 
-def batches(
-    dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32
-) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
     """Inputs and int64 labels of all samples of ``FORMS``, in order, some at a time.
 
     Batches of a loader or an iterator stay as they are; inputs with a fraction become ``dtype``.
@@ -112,10 +111,8 @@ def batches(
             raise BadData(f"dataset must give pairs (input, label), got {_describe(batch)}")
         x, y = as_tensor("inputs", batch[0]), as_labels("labels", batch[1])
         if x.ndim == 0 or len(x) != len(y):
-            raise BadData(
-                f"dataset has a batch with inputs of shape {tuple(x.shape)} but {len(y)} labels; "
-                "each input needs one"
-            )
+            what = f"dataset has a batch with inputs of shape {tuple(x.shape)} but {len(y)} labels"
+            raise BadData(f"{what}; each input needs one")
         if x.is_floating_point():
             x = x.to(dtype)
             broken = (~torch.isfinite(x)).nonzero()
@@ -161,14 +158,16 @@ def _check_loader(loader: DataLoader[Any]) -> None:
     if type(sampler) is BatchSampler:
         sampler = sampler.sampler
     if not streamed and not isinstance(sampler, SequentialSampler):
+        got = f"got a DataLoader with a {type(sampler).__name__}"
+        instead = "give its .dataset, or a loader with shuffle=False"
         raise BadOption(
-            "dataset must keep its order for indices to mean something, got a DataLoader with a "
-            f"{type(sampler).__name__}; give its .dataset, or a loader with shuffle=False"
+            f"dataset must keep its order for indices to mean something, {got}; {instead}"
         )
     if dropped or (not streamed and len(sampler) != len(loader.dataset)):  # type: ignore[arg-type]
+        got = "got a DataLoader that leaves some out"
+        instead = "give its .dataset, or a loader with drop_last=False"
         raise BadOption(
-            "dataset must give every sample, for weights count them all, got a DataLoader that "
-            "leaves some out; give its .dataset, or a loader with drop_last=False"
+            f"dataset must give every sample, for weights count them all, {got}; {instead}"
         )
 
 

@@ -1,7 +1,6 @@
 """The one place that knows numba: typed decorators, and whether numba is there at all.
 
-Modules with compiled kernels apply ``compiled`` when they are imported, so they are imported
-only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
+Modules with kernels are imported only where one is used: ``import fedcore`` needs no numba.
 """
 
 import functools
@@ -37,11 +36,7 @@ def inlined(function: Function) -> Function:
 
 
 def compiled_training(function: Function) -> Function:
-    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning.
-
-    A diverging model does meet NaN, and must show it. Reordering lets dot products use vector
-    registers; it is fixed at compile time, so equal inputs still give equal bits.
-    """
+    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning."""
     return _decorated(function, "contract", "reassoc", "nsz")
 
 
@@ -54,10 +49,8 @@ def _decorated(function: Function, *liberties: str, **more: Any) -> Function:
     try:
         return cast(Function, decorate(cache=True)(function))
     except RuntimeError:  # neither here nor at home may anything be written, as in some containers
-        say_once(
-            "compiled code cannot be kept for the next time: there is no folder that may be "
-            "written; set NUMBA_CACHE_DIR to one"
-        )
+        where = "there is no folder that may be written; set NUMBA_CACHE_DIR to one"
+        say_once(f"compiled code cannot be kept for the next time: {where}")
         return cast(Function, decorate()(function))
 
 

@@ -59,10 +59,9 @@ def coreset_budget(
 def caught_up(plan: LocalPlan, num_samples: int, epochs: int, limit: float) -> LocalPlan:
     """The plan with steps scaled by φ = min(limit, E·m / n), n the samples it trains.
 
-    E epochs on everything move a client by about η/|B| · Σ of E·m gradients, as long as the model
-    changes little; a plan for n samples moves it by n of them. With φ the two agree in the mean,
-    which is what a coreset promises of an epoch: Σ_k δ_k ∇L_k ≈ Σ_j ∇L_j. Steps of any size would
-    overshoot, hence the ``limit``; 1 leaves every step as the paper has it (docs/adr/0011).
+    E epochs move a client by about η/|B| · Σ of E·m gradients, a plan for n samples by n of them.
+    With φ both agree in the mean, as a coreset promises of an epoch: Σ_k δ_k ∇L_k ≈ Σ_j ∇L_j. Large
+    steps would overshoot, hence the ``limit``; 1 leaves every step as it is (docs/adr/0011).
     """
     trained = plan.trained(num_samples)
     if trained == 0:

@@ -92,10 +92,6 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
 
 def environment() -> dict[str, str]:
     """The versions that can change a result."""
-    return {
-        "fedcore": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "machine": platform.machine(),
-    }
+    known = {"fedcore": __version__, "python": platform.python_version()}
+    known |= {"torch": str(torch.__version__), "numpy": np.__version__}
+    return {**known, "machine": platform.machine()}

@@ -1,9 +1,8 @@
 """Plug-ins by file name: a file in a plug-in folder is an entry of that kind.
 
 ``strategies/fed_prox.py`` would be the strategy ``fed-prox``: underscores in file names are
-hyphens in names. A name that ends in ``.py`` is a path to a file of the user's own, so a new
-method can be tried without touching the package. Files whose name starts with an underscore
-are helpers. Nothing is imported until it is asked for by name.
+hyphens in names, and in front a helper's. A name that ends in ``.py`` is a path to a file of the
+user's own. Nothing is imported until it is asked for by name.
 """
 
 import difflib
@@ -20,14 +19,11 @@ from typing import Any, cast
 from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 
 Options = Mapping[str, Any]
+NONE: Options = {}
 Takers = Iterable[tuple[str, str]]  # kinds and names
-KINDS = {
-    "strategy": "fedcore.strategies",
-    "selector": "fedcore.coreset.selectors",
-    "sampler": "fedcore.server.samplers",
-    "dataset": "fedcore.datasets",
-    "model": "fedcore.models",
-}
+KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
+KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
+KINDS["model"] = "fedcore.models"
 
 
 def names(kind: str) -> list[str]:
@@ -76,25 +72,18 @@ def taken(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any
 
 
 def build(
-    kind: str,
-    name: str,
-    returns: Any,
-    *arguments: Any,
-    options: Options | None = None,
-    method: Options | None = None,
+    kind: str, name: str, returns: Any, *given: Any, options: Options = NONE, method: Options = NONE
 ) -> Any:
-    """What a plug-in's ``build`` makes of ``arguments`` and the options that it takes."""
+    """What a plug-in's ``build`` makes of what is ``given`` and the options that it takes."""
     make = function(kind, name, "build")
-    named = {key: value for key, value in (options or {}).items() if key in keywords(make)}
+    named = {key: value for key, value in options.items() if key in keywords(make)}
     try:
-        built = make(*arguments, **named, **taken(make, method or {}))
+        built = make(*given, **named, **taken(make, method))
     except FedCoreError:
         raise
     except (TypeError, ValueError) as error:
-        raise BadOption(
-            f"{kind} {name!r} cannot be built: {str(error).splitlines()[0]}; "
-            "see examples/, and --method KEY=VALUE for options of its own"
-        ) from error
+        what = f"{kind} {name!r} cannot be built: {str(error).splitlines()[0]}; see examples/"
+        raise BadOption(f"{what}, and --method KEY=VALUE for options of its own") from error
     if not isinstance(built, returns):
         got = f"a {returns.__name__}, got a {type(built).__name__}"
         raise BadOption(f"build of {kind} {name!r} must return {got}")

@@ -15,10 +15,9 @@ _callers: list[Callable[[], None]] = []  # for each that is bound now, what give
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Bound PyTorch (with its OpenMP) and NumPy's BLAS to the calling thread.
+    """Bound PyTorch (with its OpenMP) and NumPy's BLAS to the calling thread; afterwards as before.
 
-    Threads that are started inside may compute side by side, one core each. What held before
-    holds again behind it, whatever happens inside; a call within a call changes nothing.
+    Threads that are started inside may compute side by side; a call within a call changes nothing.
 
     >>> with one_thread_each():
     ...     torch.get_num_threads()

@@ -86,8 +86,7 @@ class CoresetSpec:
 class Phase:
     """Some epochs on one set of samples; ``coreset=None`` means all of them.
 
-    With a ``forward_price`` nothing is trained: samples pass forward once, for the gradients of
-    the last layer, and each costs that share of a trained sample (section 4.4 b).
+    With a ``forward_price`` samples only pass forward, each at that share of a trained one (4.4b).
     """
 
     epochs: int
@@ -153,9 +152,8 @@ class Coreset(Generic[Values]):
 class ClientData:
     """One client's samples: inputs ``x`` and whole-number labels ``y``, a row each.
 
-    With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``: ``x`` may then be a view that
-    would be large if it were written out, such as all windows of a text. Without, sample j is
-    row j. Read samples with ``take`` and ``labels``, which know about both.
+    With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``, and ``x`` may be a view that is
+    large if written out, such as all windows of a text. ``take`` and ``labels`` know about both.
     """
 
     x: Tensor

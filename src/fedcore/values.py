@@ -31,9 +31,8 @@ def must_be(what: str, holds: Callable[[Any], bool], hint: str = "") -> Check:
 
     def check(name: str, value: Any) -> None:
         if not holds(value):
-            raise BadOption(
-                f"{name} must be {what}, got {f'{value:g}{hint}' if hint else _shown(value)}"
-            )
+            got = f"{value:g}{hint}" if hint else _shown(value)
+            raise BadOption(f"{name} must be {what}, got {got}")
 
     return check
 

@@ -45,8 +45,7 @@ def run_grid(
     tell: Tell = lambda run, done, share: None,
 ) -> tuple[dict[str, Any], Runs]:
     """Prepare, train and write, once all options are known good; gives summary and rounds."""
-    # Steps are small: a second thread inside one costs more than it brings. Clients are trained
-    # side by side instead (--threads).
+    # Steps are small: threads inside one cost more than they bring; clients have them (--threads).
     torch.set_num_threads(1)
     settings = dataclasses.asdict(experiment)
     folder = None
@@ -89,8 +88,7 @@ def run_grid(
 def prepare(experiment: Experiment) -> dict[int, Federation]:
     """Load data and model for every seed; whatever is wrong with the options shows here.
 
-    What a run would only find out later is tried too, since by then results of an earlier job may
-    have been replaced: names, device, files of the user's own, fleets.
+    All is tried that a run would find out, since results of an earlier job may go before it.
     """
     for one, other in combinations(experiment.strategies, 2):
         if plugins.title(one) == plugins.title(other):  # results go by it
@@ -103,11 +101,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))
-    dataset = find(experiment.benchmark).load(
-        seed=experiment.data_seed,
-        data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
-        options=experiment.data,
-    )
+    place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
+    find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
+    dataset = find_data(seed=experiment.data_seed)
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
         none = f"of which {experiment.benchmark!r} has none"
@@ -116,10 +112,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
         log.warning("%s: all of them train in every round", few)
-    federations = {
-        seed: federation_from_model(dataset, experiment.model, seed, experiment.method)
-        for seed in experiment.seed
-    }
+    from_seed = partial(federation_from_model, dataset, experiment.model, method=experiment.method)
+    federations = {seed: from_seed(seed=seed) for seed in experiment.seed}
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)
@@ -138,7 +132,6 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
 def runs_of(experiment: Experiment, levels: Sequence[float] = ()) -> Iterator[RunKey]:
     """Every run of an experiment, all strategies of a level together."""
     benchmark = plugins.title(experiment.benchmark)
-    for stragglers in levels or experiment.stragglers:
-        for strategy in experiment.strategies:
-            for rate, seed in product(experiment.learning_rates or (None,), experiment.seed):
-                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed, rate)
+    rates, every = experiment.learning_rates or (None,), levels or experiment.stragglers
+    for level, name, rate, seed in product(every, experiment.strategies, rates, experiment.seed):
+        yield RunKey(benchmark, plugins.title(name), level, seed, rate)

@@ -34,17 +34,11 @@ def run_job(
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
     runs: dict[RunKey, int] = {}  # those that were told of, by their order
     began = resume
-    progress = bars.Progress(
-        bars.SpinnerColumn(),
-        bars.TextColumn("{task.description}", markup=False),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("deadlines" if experiment.time_budget else "rounds"),
-        bars.TimeRemainingColumn(),
-        console=notices,
-        transient=True,
-        disable=not notices.is_terminal,
-    )
+    label = bars.TextColumn("{task.description}", markup=False)
+    unit = bars.TextColumn("deadlines" if experiment.time_budget else "rounds")
+    so_far = bars.SpinnerColumn(), label, bars.BarColumn(), bars.MofNCompleteColumn()
+    parts, off = (*so_far, unit, bars.TimeRemainingColumn()), not notices.is_terminal
+    progress = bars.Progress(*parts, console=notices, transient=True, disable=off)
     levels = (len(experiment.stragglers) or 1) * (len(experiment.learning_rates) or 1)
     every = levels * len(experiment.strategies) * len(experiment.seed)
     length = experiment.time_budget or experiment.rounds  # of a run

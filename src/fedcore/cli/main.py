@@ -73,12 +73,9 @@ def _parameter(name: str) -> inspect.Parameter:
     else:
         hint = typing.get_type_hints(Experiment)[name]
         metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
-        option = typer.Option(
-            flag,
-            help=_help(name),
-            rich_help_panel=option_fields()[name].metadata["panel"],
-            metavar="PATH" if name == "data_dir" else metavars.get(hint, "LIST"),
-        )
+        metavar = "PATH" if name == "data_dir" else metavars.get(hint, "LIST")
+        panel = option_fields()[name].metadata["panel"]
+        option = typer.Option(flag, help=_help(name), rich_help_panel=panel, metavar=metavar)
         kind = Annotated[(bool if hint is bool else str) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedcore.arrays import as_samples, check_alike
 from fedcore.datasets.shakespeare import SYMBOLS, encode
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
+from fedcore.sources.files import DataDir
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
 
@@ -34,7 +35,7 @@ def hyperparameters(preset: str) -> dict[str, Any]:
 def load(
     *,
     seed: int = 0,
-    data_dir: Path | None = None,
+    data_dir: DataDir = None,
     train: float = 0.9,
     shape: str = "",
     classes: int = 0,
@@ -105,10 +106,8 @@ def _read(place: Path) -> Users:
     inside = (*place.glob("*.json"), *place.glob("*.json.gz"))
     files = [place] if place.is_file() else sorted(inside)
     if not files:
-        raise DatasetUnavailable(
-            f"no .json files in {str(place)!r}; --data-dir must name a LEAF file, a folder of "
-            "them, or one with train/ and test/"
-        )
+        what = f"no .json files in {str(place)!r}; --data-dir must name a LEAF file"
+        raise DatasetUnavailable(f"{what}, a folder of them, or one with train/ and test/")
     users: Users = {}
     for path in files:
         for name, data in read_users(path).items():
@@ -129,10 +128,9 @@ def read_users(path: Path) -> Users:
         raise BadData(f"{str(path)!r} is no LEAF file: it holds a {type(content).__name__}")
     for key, kind in (("users", list), ("user_data", dict), ("num_samples", list)):
         if not isinstance(content.get(key), kind):
-            raise BadData(
-                f"{str(path)!r} is no LEAF file: it has no {'list' if kind is list else 'table'} "
-                f"{key!r} (it needs users, user_data and num_samples)"
-            )
+            none = f"it has no {'list' if kind is list else 'table'} {key!r}"
+            needs = "it needs users, user_data and num_samples"
+            raise BadData(f"{str(path)!r} is no LEAF file: {none} ({needs})")
     users, counts = content["users"], content["num_samples"]
     if len(users) != len(counts):
         raise BadData(f"{str(path)!r} has {len(users)} users but {len(counts)} num_samples")

@@ -1,10 +1,9 @@
 """The folder a job writes: rounds as they come, a checkpoint, and the summary at the end.
 
-Randomness is named by round (``seeding``), so all that a run needs to go on is the server's state
-after its last round. A checkpoint is NumPy's npz, read without pickle, with a checksum of its
-content. Arrays ``tensor/NAME`` are a snapshot's tensors; ``run``, ``round`` and ``meta`` say whose
-it is and hold the rest as JSON. A type that NumPy lacks, such as bfloat16, is stored as whole
-numbers of its size, and ``meta`` names it.
+All that a run needs to go on is the server's state after its last round. A checkpoint is NumPy's
+npz, read without pickle, with a checksum: ``tensor/NAME`` are a snapshot's tensors, ``run``,
+``round`` and ``meta`` (JSON) the rest. A type that NumPy lacks, such as bfloat16, is stored as
+whole numbers of its size, and ``meta`` names it.
 """
 
 import hashlib
@@ -32,10 +31,8 @@ from fedcore.values import MANY
 Save = Callable[[], Snapshot]
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT, EVENTS = "checkpoint.npz", "events.jsonl"
-PICTURES = (
-    *("loss.png", "accuracy_by_round.png", "accuracy_by_time.png"),
-    *("round_lengths.png", "client_times.png", "timeline.png"),
-)
+_pictures = "loss accuracy_by_round accuracy_by_time round_lengths client_times timeline"
+PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
@@ -64,10 +61,8 @@ class OutputFolder:
         if content and EXPERIMENT not in content:
             raise BadOption(f"out {str(path)!r} exists and holds something else; name a new folder")
         if content and not overwrite:
-            raise BadOption(
-                f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go "
-                "on with it or --overwrite to replace it"
-            )
+            ways = "add --resume to go on with it or --overwrite to replace it"
+            raise BadOption(f"out {str(path)!r} holds an earlier job; name a new folder, or {ways}")
         return cls(path, experiment, {})
 
     @classmethod
@@ -84,18 +79,13 @@ class OutputFolder:
             raise BadOption(f"{none}; leave out --resume to start one") from None
         for name, value in json.loads(json.dumps(experiment)).items():
             if name not in OF_A_MACHINE and before.get(name) != value:
-                raise BadOption(
-                    f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
-                    "resume with the same options"
-                )
+                what = f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}"
+                raise BadOption(f"{what}; resume with the same options")
         most = MANY if experiment.get("time_budget") else experiment["rounds"]
         return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 
     def begin(self) -> None:
-        """Make the folder this job's: what an earlier one wrote goes, what a user put there stays.
-
-        ``experiment.json`` stays until it is replaced, so that the folder is known throughout.
-        """
+        """Make the folder this job's: what a job wrote goes, what a user put there stays."""
         if self.runs:
             self._rewrite()  # a torn last line must not run into the next
             return
@@ -107,6 +97,7 @@ class OutputFolder:
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
+            # It stays until it is replaced, so that the folder is known throughout.
             _write(self.path / EXPERIMENT, json.dumps(self._experiment, indent=2) + "\n")
         except OSError as error:
             raise BadOption(f"out {str(self.path)!r} cannot be written: {error.strerror}") from None
@@ -193,10 +184,8 @@ def load_checkpoint(path: Path) -> tuple[RunKey, int, Snapshot] | None:
             if str(arrays.pop("check")) != _digest(arrays):
                 raise ValueError("its content is not what was written")
             meta = json.loads(str(arrays["meta"]))
-            tensors = {
-                k: torch.from_numpy(arrays[TENSOR + k]).view(getattr(torch, kind))
-                for k, kind in meta["types"].items()
-            }
+            types = {k: getattr(torch, kind) for k, kind in meta["types"].items()}
+            tensors = {k: torch.from_numpy(arrays[TENSOR + k]).view(types[k]) for k in types}
             values = meta["values"]
         return RunKey(**json.loads(str(arrays["run"]))), number, Snapshot(tensors, values)
     except FileNotFoundError:

@@ -54,8 +54,7 @@ def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
 def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any:
     """A value over rounds or over the time that has passed, by strategy.
 
-    With several seeds, a thin line for each, to its own end, and a strong one whose every point is
-    a round: the median of its values at the median of its times. So it ends where tables do.
+    Several seeds have a thin line each, to its own end, and a strong one of medians by round.
     """
     from matplotlib.ticker import MaxNLocator
 

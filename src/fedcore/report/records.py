@@ -1,8 +1,7 @@
 """Results on disk: ``rounds.jsonl``, one line per strategy, stragglers, seed and round.
 
-A line ends with a check value, the CRC of all lines up to it without their real times, so that a
-line that was changed, lost, doubled or moved is known. Files without it are accepted where every
-line is the round that belongs there.
+A line ends with the CRC of all lines up to it without their real times, so that one that was
+changed, lost, doubled or moved is known. Files without it are accepted where all lines fit.
 """
 
 import json
@@ -121,11 +120,10 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             if isinstance(error, json.JSONDecodeError) and index == len(lines) - 1:
                 break
             reasons = {ValueError: str(error), KeyError: f"no field {error}"}
-            raise BadRecord(
-                f"line {index + 1} of {str(path)!r} is not the round that belongs there "
-                f"({reasons.get(type(error), 'it is no round')}); "
-                f"delete the lines from {index + 1} on and resume again"
-            ) from None
+            why = reasons.get(type(error), "it is no round")
+            what = f"line {index + 1} of {str(path)!r} is not the round that belongs there ({why})"
+            again = f"delete the lines from {index + 1} on and resume again"
+            raise BadRecord(f"{what}; {again}") from None
         runs.setdefault(run, []).append(record)
         over = is_over(runs[run], rounds)
         due = (next(waiting, None), 1) if over else (run, record.number + 1)
@@ -157,11 +155,9 @@ def _client_row(client: ClientRecord, deadline: float) -> Row:
 
 
 def _client(row: Row) -> ClientRecord:
-    values: Row = {"path": WorkPath(row["path"]), "fell_back": "fell_back" in row}
-    values["wasted"] = Waste(row["wasted"]) if "wasted" in row else None
-    values["staleness"] = _value(row, "staleness") if "staleness" in row else 0
-    values["ended"] = _value(row, "ended") if "ended" in row else None
-    names = [f.name for f in fields(ClientRecord) if f.name not in values]
+    kinds = {"path": WorkPath, "fell_back": bool, "wasted": Waste}
+    values: Row = {name: kind(row[name]) for name, kind in kinds.items() if name in row}
+    names = {f.name for f in fields(ClientRecord) if f.name in row or f.name not in RARE} - {*kinds}
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})
 
 

@@ -1,11 +1,9 @@
 """The content of ``summary.json``: what every run came to, cost and served, and what produced it.
 
-Seconds are those of the virtual clock. Rounds on disk are in units of the deadline, whose length
-stands in the ``Ending`` of a run; without one, as in folders of old versions, costs are unknown.
-
-Where several step sizes are tried, a method has at each share of stragglers the one whose final
-models are best on the validation half of held-out data, in the mean over seeds; of equals the
-smallest. What is reported was measured on the other half.
+Seconds are virtual. Rounds on disk are in deadlines, whose length stands in the ``Ending`` of a
+run; without one, as in folders of old versions, costs are unknown. Of several step sizes a method
+has at each share of stragglers the one whose final models are best on the validation half of
+held-out data, in the mean over seeds, of equals the smallest; reported is the other half.
 """
 
 from collections import Counter, defaultdict
@@ -26,18 +24,13 @@ Method = tuple[str, float, str]  # benchmark, share of stragglers, strategy
 def summary(runs: Runs, experiment: Mapping[str, Any]) -> dict[str, Any]:
     """Results of every run that counts, and how step sizes were chosen where several were tried."""
     shown = chosen_runs(runs)
-    targets = {
-        level: tuple(experiment.get("targets", ())) or targets_of(methods.values())
-        for level, methods in by_level(shown).items()
-    }
-    results = [
-        {
-            **summarise(run, History(tuple(rounds))),
-            "learning_rate": run.learning_rate or experiment.get("learning_rate"),
-            **costs(rounds, targets[run.benchmark, run.stragglers]),
-        }
-        for run, rounds in shown.items()
-    ]
+    own, rate = tuple(experiment.get("targets", ())), experiment.get("learning_rate")
+    targets = {at: own or targets_of(methods.values()) for at, methods in by_level(shown).items()}
+    results = []
+    for run, rounds in shown.items():
+        cost = costs(rounds, targets[run.benchmark, run.stragglers])
+        found = summarise(run, History(tuple(rounds)))
+        results.append({**found, "learning_rate": run.learning_rate or rate, **cost})
     known = {"schema": 1, "experiment": dict(experiment), "environment": environment()}
     return {**known, "step_sizes": choices(runs), "results": results}
 

@@ -104,10 +104,8 @@ def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
         known = next((run for run in every if run.get("deadline_seconds") is not None), None)
         if known is None:  # results of an earlier version
             continue
-        columns: Columns = [
-            (f"Seconds\n{100 * time['target']:.3g} %", partial(_reached, place))
-            for place, time in enumerate(known["time_to_accuracy"])
-        ]
+        goals = [f"Seconds\n{100 * time['target']:.3g} %" for time in known["time_to_accuracy"]]
+        columns: Columns = [(goal, partial(_reached, place)) for place, goal in enumerate(goals)]
         columns += [(title, partial(_cell, name, ranged=False)) for title, name in SERVED]
         columns.append(("Client-\nseconds", _spent))
         columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
@@ -128,15 +126,12 @@ def step_size_remarks(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for stragglers in dict.fromkeys(choice["stragglers"] for choice in choices):
         chosen = [choice for choice in choices if choice["stragglers"] == stragglers]
         tried = ", ".join(f"{rate:g}" for rate, _ in chosen[0]["tried"])
-        best = ", ".join(
-            f"{strategy_title(choice['strategy'])} {choice['learning_rate']:g}"
-            + (f" (the {choice['edge']} tried)" if choice["edge"] else "")
-            for choice in chosen
-        )
-        yield (
-            f"Step sizes at {stragglers:g} % stragglers, chosen among {tried} by the final "
-            f"accuracy on half of the held-out data; the tables are of the other half: {best}."
-        )
+        edges = (f" (the {choice['edge']} tried)" if choice["edge"] else "" for choice in chosen)
+        names = (f"{strategy_title(one['strategy'])} {one['learning_rate']:g}" for one in chosen)
+        best = ", ".join(map("".join, zip(names, edges, strict=True)))
+        how = f"chosen among {tried} by the final accuracy on half of the held-out data"
+        where = f"Step sizes at {stragglers:g} % stragglers"
+        yield f"{where}, {how}; the tables are of the other half: {best}."
 
 
 def short(value: float) -> str:

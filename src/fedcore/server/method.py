@@ -110,8 +110,7 @@ class Strategy:
     keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:
-        """Refuse the merge functions of earlier versions, which took all answers at once."""
-        try:
+        try:  # merge functions of earlier versions took all answers at once
             inspect.signature(self.merge).bind(None)
         except TypeError:
             raise BadOption(

@@ -11,8 +11,7 @@ from fedcore.types import ClientId
 class Presence:
     """Every client is here for Exp(``here``) seconds, then away for Exp(``away``), and so on.
 
-    It begins here with probability here / (here + away), its share of all time. Spell k of a client
-    is drawn from the seed and k alone: whoever asks, and however often, the answer is the same.
+    It begins here with probability here / (here + away). Spell k is drawn by the seed and k alone.
     """
 
     def __init__(self, sizes: ClientSizes, here: float, away: float, seed: int) -> None:

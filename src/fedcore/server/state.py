@@ -45,13 +45,10 @@ class ServerState:
 
 def to_snapshot(state: ServerState) -> Snapshot:
     """All that a later process needs to go on from ``state``."""
-    groups: dict[str, Params] = {
-        "param": state.params,
-        "state": state.tensors,
-        "sampler": state.sampler,
-        "memory": {str(client): losses for client, losses in state.on_clients.items()},
-        **{f"client/{client}": own for client, own in state.clients.items()},
-    }
+    own = {"param": state.params, "state": state.tensors, "sampler": state.sampler}
+    memory = {str(client): losses for client, losses in state.on_clients.items()}
+    clients = {f"client/{client}": kept for client, kept in state.clients.items()}
+    groups: dict[str, Params] = {**own, "memory": memory, **clients}
     jobs = []
     for number, job in enumerate(state.jobs):
         told = job.assignment

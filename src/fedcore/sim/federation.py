@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ class Federation:
 
 
 def federation_from_model(
-    dataset: FederatedDataset, model_name: str, seed: int, method: Mapping[str, Any] | None = None
+    dataset: FederatedDataset, model_name: str, seed: int, method: plugins.Options = plugins.NONE
 ) -> Federation:
     """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes."""
     dataset = check_dataset(dataset)
@@ -55,8 +54,7 @@ def federation_from_model(
 
 def count_scores(model: nn.Module, sample: Tensor) -> int:
     """How many classes a model scores, found by trying it on a batch of one ``sample``."""
-    # A copy, because a model may change when it is called, and not as in training, because some
-    # layers then need more than one sample.
+    # A copy, for a model may change when it is called; in training, some layers need more samples.
     with torch.no_grad():
         return count_classes(copy.deepcopy(model).eval(), sample)
 
@@ -74,11 +72,7 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
 
 
 def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> FederatedDataset:
-    """The dataset as tensors; what no model can train on is refused, with the client that has it.
-
-    Clients that are loaded on demand are checked when that happens, against the first of them,
-    which is loaded here. Inputs with a fraction become ``floating``.
-    """
+    """The dataset as tensors, refused where no model can train on it; lazy clients when loaded."""
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
     classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)

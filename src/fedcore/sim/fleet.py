@@ -1,8 +1,11 @@
 """Who the clients are: how fast each is, and the deadline that makes s % of them stragglers."""
 
+import csv
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +15,16 @@ from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.seeding import stream
 from fedcore.server.presence import Presence
-from fedcore.sim.speeds import read_speeds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
+from fedcore.values import read_number
 
 Floats = NDArray[np.float64]
+Speeds = tuple[Floats, list[Floats]]  # c^i, then both links
 Known = Mapping[ClientId, ClientProfile]
+Sizes = Mapping[ClientId, int]
 
+COLUMNS = ["client", "samples_per_second", "download", "upload"]  # the last two may be left out
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
 
@@ -50,9 +56,7 @@ class Fleet:
     slow: frozenset[ClientId] = frozenset()  # who the stragglers are
 
 
-def fleet_of(
-    sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey, model_bytes: int = 0
-) -> Fleet:
+def fleet_of(sizes: Sizes, experiment: Experiment, run: RunKey, model_bytes: int = 0) -> Fleet:
     """Give every client a capability, the same for all strategies; τ as given or by stragglers."""
     known = ClientSizes.of(sizes)
     speeds, links = _capabilities(known, experiment, run.seed)
@@ -78,9 +82,7 @@ def deadline(full: Floats, stragglers: float) -> float:
     return float(np.percentile(full, 100 - stragglers))
 
 
-def _capabilities(
-    sizes: ClientSizes, experiment: Experiment, seed: int
-) -> tuple[Floats, list[Floats]]:
+def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Speeds:
     """Speeds c^i and both links, out of a file or by one of four laws.
 
     ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor; the paper's
@@ -134,3 +136,35 @@ def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray
     by_size = np.empty_like(ordered)
     by_size[np.lexsort((noise, sizes))] = ordered  # equal sizes in any order
     return np.argsort(np.argsort(rho * by_size + np.sqrt(1 - rho**2) * noise))
+
+
+def read_speeds(path: str, sizes: ClientSizes) -> Speeds:
+    """Speeds, and download and upload in bytes per second, of every client; empty: no limit."""
+    try:
+        lines = list(csv.reader(Path(path).expanduser().read_text("utf-8").splitlines()))
+    except (OSError, ValueError, csv.Error) as error:
+        raise BadOption(f"speeds {path!r} cannot be read: {error}") from None
+    header = [name.strip() for name in lines[0]] if lines else []
+    if header not in (COLUMNS, COLUMNS[:2]):
+        found = ",".join(header) or "nothing"
+        raise BadOption(f"speeds {path!r} must begin with {','.join(COLUMNS)}, got {found}")
+    known: dict[int, list[float]] = {}
+    for number, line in enumerate(lines[1:], 2):
+        where = f"line {number} of speeds {path!r}"
+        if len(line) != len(header):
+            raise BadOption(f"{where} must have {len(header)} fields, got {len(line)}")
+        try:
+            client = read_number(line[0].strip(), int)
+            values = [read_number(cell.strip() or "inf", float) for cell in line[1:]]
+        except ValueError as error:
+            raise BadOption(f"{where} must hold numbers: {error}") from None
+        if not (values[0] < math.inf and all(value > 0 for value in values)):
+            raise BadOption(f"{where} must hold numbers above 0, got {','.join(line)}")
+        if client in known or client not in sizes:
+            why = "stands there twice" if client in known else "is not in the data"
+            raise BadOption(f"{where} names client {client}, who {why}; delete the line")
+        known[client] = [*values, math.inf, math.inf][:3]
+    if missing := [client for client in sizes if client not in known]:
+        raise BadOption(f"speeds {path!r} has no line for client {missing[0]}; add one")
+    speeds, *links = np.array([known[client] for client in sizes]).T
+    return speeds, links

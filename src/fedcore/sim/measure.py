@@ -21,6 +21,7 @@ CHUNK = 4096
 CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
+Held = Mapping[ClientId, ClientData]
 Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
 
 
@@ -138,18 +139,13 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _sums(
-    forward: Forward, params: Params, data: ClientData, parts: Iterable[slice]
-) -> list[Tensor]:
-    """Sum of losses and number of right answers [2] of each part.
-
-    L_j = log Σ_c exp a_jc - a_jy, the cross-entropy; over few classes PyTorch's own takes five
-    times as long on a CPU.
-    """
+def _sums(forward: Forward, params: Params, data: ClientData, parts: list[slice]) -> list[Tensor]:
+    """Σ_j L_j, L_j = log Σ_c exp a_jc - a_jy, and number of right answers [2] of each part."""
     sums = []
     for part in parts:
         x, y = data.take(part)
         scores = forward(params, x)
+        # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
         losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
         right = (scores.argmax(dim=1) == y).sum()
         sums.append(torch.stack([losses.double().sum(), right.double()]))
@@ -167,15 +163,10 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst)
 
 
-def draw(
-    clients: Mapping[ClientId, ClientData],
-    sizes: Mapping[ClientId, int],
-    count: int,
-    generator: Generator,
-) -> ClientData:
+def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> ClientData:
     """``count`` of all clients' samples, as if drawn from one piece, without making that piece."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
-    chosen = np.sort(generator.choice(int(ends[-1]), size=count, replace=False))
+    chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
     owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
     ids = list(sizes)
     parts = []

@@ -49,10 +49,9 @@ class ClientSizes(Mapping[ClientId, int]):
 
 
 class LazyClients(Mapping[ClientId, ClientData]):
-    """Clients 0 to n - 1 whose samples are loaded, or generated, when somebody asks for them."""
+    """Clients 0 to n - 1, whose samples ``load`` gives on any thread, the same at every call."""
 
     def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], ClientData]) -> None:
-        """Sizes are at least one; ``load``, on any thread, gives a client the same each time."""
         counts = as_labels("sizes", sizes, "number per client").numpy()
         if (empty := counts < 1).any():
             client = int(empty.argmax())
