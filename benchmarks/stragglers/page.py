@@ -135,7 +135,8 @@ def neural_section(benchmark: str, title: str) -> str:
 def page() -> str:
     studies = studies_of(MAIN)
     part = PARTS[MAIN]
-    rates = ", ".join(f"{rate:g}" for rate in part.learning_rates)
+    rates = ", ".join(f"{rate:g}" for rate in part.grid("paper"))
+    fewer = ", ".join(f"{rate:g}" for rate in part.grid("phones"))
     seeds = ", ".join(map(str, part.seeds))
     count = len(studies[0]["methods"])
     tables = "\n".join(
@@ -166,11 +167,12 @@ Grey: all other methods. Lines are medians of {len(part.seeds)} seeds.
 - Fleets: `paper`, speeds N(1, 0.5²) without limits of links; `phones`, speeds and links of real
   phones ([fleets.md](fleets.md)).
 - Everybody has the same virtual time, {part.deadlines:g} deadlines, however many merges that makes.
-- Everybody has its best of the step sizes {rates}, chosen by one half of
-  held-out data in the mean over seeds and reported on the other. ↓ and ↑ mark a choice at the lower
-  or upper end of the grid: a better one may lie outside. Four values, a factor of three apart, are
-  what half an hour of one core allows. Options of methods are their defaults
-  ([methods.md](methods.md)), rates of server optimisers included, so these are not at their best.
+- Everybody has its best of the step sizes {rates} (fleet `phones`, whose
+  rounds favour small ones: {fewer}), chosen by one half of held-out data in the
+  mean over seeds and reported on the other. ↓ and ↑ mark a choice at the lower or upper end of the
+  grid: a better one may lie outside. So few values are what half an hour of one core allows.
+  Options of methods are their defaults ([methods.md](methods.md)), rates of server optimisers
+  included, so these are not at their best.
 - 10 clients a round or at work at once, drawn by size with replacement, and plain means. FedAvg
   with uniform draws, Oort and TiFL weighs answers by samples, since these draws do not. SCAFFOLD,
   FedDyn and CA2FL meet the same draws by size, where their papers have uniform ones. "Partial" with

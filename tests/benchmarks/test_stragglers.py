@@ -45,7 +45,7 @@ def test_every_method_has_the_same_clients_budget_and_grid(benchmark):
         every = [experiment_of(benchmark, fleet, name) for name in part.methods]
         for name in ("seed", "time_budget", "learning_rates", "stragglers", "capability", "epochs"):
             assert len({getattr(one, name) for one in every}) == 1
-        assert every[0].learning_rates == part.learning_rates
+        assert every[0].learning_rates == part.grid(fleet)
 
 
 def test_both_fleets_are_whole():
@@ -170,7 +170,7 @@ def test_times_are_in_deadlines_and_say_in_how_many_seeds():
 def test_a_folder_is_condensed_without_its_data_or_its_events(tmp_path, monkeypatch):
     """What comes back from another machine: rounds and summary alone."""
     small = condense.PARTS["synthetic-1-1"].__class__(
-        ("fedavg", "fedprox"), ("paper",), (0,), (0.001, 0.01), 3, {"epochs": 1}
+        ("fedavg", "fedprox"), ("paper", "phones"), (0,), ((0.001, 0.01),) * 2, 3, {"epochs": 1}
     )
     monkeypatch.setitem(PARTS, "synthetic-1-1", small)
     for name in small.methods:
