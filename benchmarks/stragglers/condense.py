@@ -49,7 +49,7 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
         "benchmark": benchmark,
         "fleet": fleet,
         "deadlines": part.deadlines,
-        "learning_rates": part.learning_rates,
+        "learning_rates": part.grid(fleet),
         "seeds": part.seeds,
         "targets": targets,
         "events_verified": events,

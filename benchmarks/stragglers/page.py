@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import textwrap
 from pathlib import Path
 
 from benchmarks.stragglers import conclusions, cost, orderings, picture
@@ -132,12 +133,26 @@ def neural_section(benchmark: str, title: str) -> str:
     return "\n".join(parts)
 
 
+def not_run(studies: list[Study]) -> str:
+    """What is missing from which fleet, as a bullet; nothing where nothing is."""
+    gaps = [
+        f"on `{study['fleet']}` {', '.join(f'`{name}`' for name in study['missing'])}"
+        for study in studies
+        if study["missing"]
+    ]
+    if not gaps:
+        return ""
+    told = f"- Not run yet: {'; '.join(gaps)}. `make study-stragglers` goes on with them."
+    return textwrap.fill(told, width=100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
 def page() -> str:
     studies = studies_of(MAIN)
     part = PARTS[MAIN]
-    rates = ", ".join(f"{rate:g}" for rate in part.learning_rates)
+    rates = ", ".join(f"{rate:g}" for rate in part.grid("paper"))
+    fewer = ", ".join(f"{rate:g}" for rate in part.grid("phones"))
     seeds = ", ".join(map(str, part.seeds))
-    count = len(studies[0]["methods"])
+    count = len(set().union(*(study["methods"] for study in studies)))
     tables = "\n".join(
         f"### Fleet `{study['fleet']}`\n\n{methods_table(study)}\n" for study in studies
     )
@@ -166,17 +181,18 @@ Grey: all other methods. Lines are medians of {len(part.seeds)} seeds.
 - Fleets: `paper`, speeds N(1, 0.5²) without limits of links; `phones`, speeds and links of real
   phones ([fleets.md](fleets.md)).
 - Everybody has the same virtual time, {part.deadlines:g} deadlines, however many merges that makes.
-- Everybody has its best of the step sizes {rates}, chosen by one half of
-  held-out data in the mean over seeds and reported on the other. ↓ and ↑ mark a choice at the lower
-  or upper end of the grid: a better one may lie outside. Four values, a factor of three apart, are
-  what half an hour of one core allows. Options of methods are their defaults
-  ([methods.md](methods.md)), rates of server optimisers included, so these are not at their best.
+- Everybody has its best of the step sizes {rates} (fleet `phones`:
+  {fewer}), chosen by one half of held-out data in the mean over seeds and reported
+  on the other. ↓ and ↑ mark a choice at the lower or upper end of the grid: a better one may lie
+  outside. So few values, fewer on `phones`, are what the time of one core allowed. Options of
+  methods are their defaults ([methods.md](methods.md)), rates of server optimisers included, so
+  these are not at their best.
 - 10 clients a round or at work at once, drawn by size with replacement, and plain means. FedAvg
   with uniform draws, Oort and TiFL weighs answers by samples, since these draws do not. SCAFFOLD,
   FedDyn and CA2FL meet the same draws by size, where their papers have uniform ones. "Partial" with
   SCAFFOLD and FedDyn: slow clients train as many epochs as fit. TimelyFL is missing, for it needs
   several layers.
-- `fedcore verify` read {events:,} events of these runs and found {wrong} wrong.
+{not_run(studies)}- `fedcore verify` read {events:,} events of these runs and found {wrong} wrong.
 
 ## All methods
 

@@ -94,9 +94,13 @@ class Part:
     methods: tuple[str, ...]
     fleets: tuple[str, ...]
     seeds: tuple[int, ...]
-    learning_rates: tuple[float, ...]
+    learning_rates: tuple[tuple[float, ...], ...]  # of each fleet
     deadlines: float  # virtual time that every run has
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def grid(self, fleet: str) -> tuple[float, ...]:
+        """Step sizes that every method of a fleet tries."""
+        return self.learning_rates[self.fleets.index(fleet)]
 
 
 TEN = (
@@ -109,14 +113,14 @@ PARTS: dict[str, Part] = {
         methods=tuple(name for name in METHODS if name != "timelyfl"),
         fleets=("paper", "phones"),
         seeds=(0, 1, 2),
-        learning_rates=(0.0003, 0.001, 0.003, 0.01),
+        learning_rates=((0.0003, 0.001, 0.003, 0.01), (0.0003, 0.001, 0.003)),
         deadlines=100,
     ),
     "mnist": Part(
         methods=TEN,
         fleets=("paper", "phones"),
         seeds=(0,),
-        learning_rates=(0.01, 0.03, 0.1),
+        learning_rates=((0.01, 0.03, 0.1), (0.01, 0.03, 0.1)),
         deadlines=30,
         options={"evaluate_samples": 5000},
     ),
@@ -124,7 +128,7 @@ PARTS: dict[str, Part] = {
         methods=("fedavg", "fedprox", "random-subset", "fedbuff", "fedcore"),
         fleets=("paper",),
         seeds=(0,),
-        learning_rates=(0.1, 0.3),
+        learning_rates=((0.1, 0.3),),
         deadlines=20,
         options={"evaluate_samples": 5000},
     ),
@@ -142,7 +146,7 @@ def experiment_of(benchmark: str, fleet: str, name: str, **more: Any) -> Experim
         "stragglers": (30.0,),
         "seed": part.seeds,
         "time_budget": part.deadlines,
-        "learning_rate": part.learning_rates,
+        "learning_rate": part.grid(fleet),
         **part.options,
         **FLEETS[fleet],
         **method.options,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ pytest.importorskip("rich")
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.stragglers import condense, figures, orderings, page, picture  # noqa: E402
+from benchmarks.stragglers import conclusions, condense, figures, orderings, page, picture  # noqa: E402
 from benchmarks.stragglers.settings import COST, METHODS, PARTS, experiment_of  # noqa: E402
 
 from fedcore import plugins  # noqa: E402
@@ -45,14 +46,17 @@ def test_every_method_has_the_same_clients_budget_and_grid(benchmark):
         every = [experiment_of(benchmark, fleet, name) for name in part.methods]
         for name in ("seed", "time_budget", "learning_rates", "stragglers", "capability", "epochs"):
             assert len({getattr(one, name) for one in every}) == 1
-        assert every[0].learning_rates == part.learning_rates
+        assert every[0].learning_rates == part.grid(fleet)
 
 
-def test_both_fleets_are_whole():
+def test_both_fleets_are_there_and_the_page_names_what_is_missing():
     assert [study["fleet"] for study in STUDIES] == list(MAIN.fleets)
+    told = " ".join(page.page().split())
     for study in STUDIES:
-        assert study["missing"] == []
-        assert list(study["methods"]) == list(MAIN.methods)
+        assert {*study["methods"], *study["missing"]} == {*MAIN.methods}
+        if study["missing"]:
+            names = ", ".join(f"`{name}`" for name in study["missing"])
+            assert f"on `{study['fleet']}` {names}" in told
 
 
 @BY_FLEET
@@ -85,6 +89,39 @@ def test_targets_are_shares_of_the_best_final_accuracy(study):
     best = max(figures.final(study, name) for name in study["methods"]) / 100
     shares = [0.90 * best, 0.95 * best, 0.99 * best]
     assert study["targets"] == pytest.approx(shares, rel=1e-5)
+
+
+def worst_seed(study, name):
+    return min(figures.values(study, name, "final_test_accuracy", 100))
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study["fleet"])
+def test_the_conclusions_are_what_the_numbers_say(study):
+    """Each line is a claim of ``conclusions.py``; methods that were not run are passed over."""
+    there = study["methods"]
+
+    def final(name):
+        return figures.final(study, name)
+
+    core = final("fedcore")
+    assert final("fedavg-ds") < final("fedavg") < core
+    assert final("fedavg-os") < core
+    for name in conclusions.ON_TIME:
+        assert name not in there or worst_seed(study, name) < worst_seed(study, "fedcore") - 10
+    for name in conclusions.DRAWN:
+        assert name not in there or abs(final(name) - core) < 1
+    slow = {name: statistics.median(figures.values(study, name, "slow_accuracy")) for name in there}
+    for name in conclusions.PLAIN_ASYNC:
+        assert name not in there or slow[name] < slow["fedcore"] - 0.1
+    assert final("ca2fl") > core
+    for inside, plain in (("fedcore-buff", "fedbuff"), ("fedcore-async", "fedasync")):
+        if inside in there and plain in there:
+            assert final(inside) > final(plain) + 10
+    soon = {n: statistics.median(figures.times_to(study, n, study["targets"][0])) for n in there}
+    assert soon["fedcore"] < soon["ca2fl"] < soon["fedavg"] == soon["fedbuff"] == math.inf
+    assert final("oort") < final("fedavg-uniform")
+    above = {*conclusions.ahead_everywhere(STUDIES)}
+    assert {"ca2fl", "fedcore-buff"} <= above
 
 
 def test_a_comparison_of_ten_methods_takes_at_most_three_minutes():
@@ -170,7 +207,7 @@ def test_times_are_in_deadlines_and_say_in_how_many_seeds():
 def test_a_folder_is_condensed_without_its_data_or_its_events(tmp_path, monkeypatch):
     """What comes back from another machine: rounds and summary alone."""
     small = condense.PARTS["synthetic-1-1"].__class__(
-        ("fedavg", "fedprox"), ("paper",), (0,), (0.001, 0.01), 3, {"epochs": 1}
+        ("fedavg", "fedprox"), ("paper", "phones"), (0,), ((0.001, 0.01),) * 2, 3, {"epochs": 1}
     )
     monkeypatch.setitem(PARTS, "synthetic-1-1", small)
     for name in small.methods:
