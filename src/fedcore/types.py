@@ -251,6 +251,8 @@ class LocalUpdate:
     coreset_size: int | None = None
     gradient_error: float | None = None  # of its coreset, in proxy space
     full_gradient_error: float | None = None  # the same on the whole model, where asked for
+    path: Path | None = None  # what it did, where that need not be what it was told
+    work: int | None = None  # likewise, in samples
 
 
 @dataclass(slots=True)

@@ -125,13 +125,9 @@ class Server:
         cut = clock.over
         dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
-        after = replace(
-            state if cut else merging.finish(),
-            version=state.version + 1,
-            sampler=memory,
-            jobs=clock.in_flight,
-            time=clock.began,
-        )
+        kept = cut or answers < pace.quorum  # the model stays as it is
+        after = replace(state if kept else merging.finish(), version=state.version + 1)
+        after = replace(after, sampler=memory, jobs=clock.in_flight, time=clock.began)
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
@@ -223,9 +219,9 @@ def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = Non
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
-        path=told.plan.path,
+        path=answer.path or told.plan.path,
         copies=job.copies,
-        work=told.plan.work(job.profile.num_samples),
+        work=told.plan.work(job.profile.num_samples) if answer.work is None else answer.work,
         seconds=answer.seconds or 0.0,
         coreset_budget=budgets[0] if budgets else None,
         coreset_size=answer.coreset_size,

@@ -60,6 +60,7 @@ class Pace:
     refill_at_once: bool = False  # hand out new jobs after every answer, not only after a merge
     concurrency: int | None = None  # jobs that are out at most; None: the clients of a round
     alarm: float | None = None  # rings so many deadlines after a merge; None: never
+    quorum: int = 0  # with fewer answers a merge leaves everything as it was
 
     @property
     def synchronous(self) -> bool:
