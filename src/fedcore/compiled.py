@@ -4,8 +4,6 @@ Modules with compiled kernels apply ``compiled`` when they are imported, so they
 only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable

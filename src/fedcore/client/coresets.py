@@ -5,8 +5,6 @@ can the device that trains: stand-ins are brought to main memory before anything
 them, where the compiled solver beats a GPU at a client's size as well.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

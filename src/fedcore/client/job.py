@@ -4,8 +4,6 @@ Executors differ in how steps are taken. What is trained on, in which order, who
 and what the answer says is decided here, once for all of them (Algorithm 1, lines 6 to 12).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

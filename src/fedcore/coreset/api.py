@@ -1,7 +1,5 @@
 """``fedcore.select_coreset`` and ``fedcore.coreset_for``: coresets outside federated learning."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Build a coreset: stand-ins for gradients go in, a weighted subset comes out (Eq. 5)."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

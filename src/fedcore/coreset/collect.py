@@ -4,8 +4,6 @@ This is the cheap pass of section 4.4 b): "almost as cheap as calculating the lo
 begins at the last layer's output, so the backward pass touches nothing before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

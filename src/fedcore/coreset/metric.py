@@ -13,8 +13,6 @@ subtracting it in float32 turns small distinct gradients into duplicates. Number
 wherever that is enough; see ``as_rows``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import Self, TypeAlias, final
@@ -30,7 +28,7 @@ BLOCK = 1 << 24  # distances held at a time: 64 MB of float32
 SMALLEST, LARGEST = 2.0**-30, 2.0**40  # of a set's largest number: squares stay inside float32
 OFFSET = 2.0**10  # times the spread: so far from zero, float32 has few digits left for it
 
-Array: TypeAlias = "Tensor | NDArray[np.floating] | NDArray[np.integer]"
+Array: TypeAlias = Tensor | NDArray[np.floating] | NDArray[np.integer]
 
 
 class NotFinite(ValueError):

@@ -1,7 +1,5 @@
 """Weights of a chosen subset: every sample counts for its nearest chosen one (section 4.2)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -21,8 +21,6 @@ scattered additions:
     dx = patches(dy) · flip(W),   dW = dyᵀ · patches(x),   db = Σ dy
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

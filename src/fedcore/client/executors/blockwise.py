@@ -1,7 +1,5 @@
 """What all executors share: assignments in blocks, on threads, and coresets chosen beside them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The executor and the device that names such as ``auto`` stand for."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Equal to ``SequentialExecutor`` up to the rounding of float32 sums: the same sam
 order, from the same random streams.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 

@@ -7,8 +7,6 @@ between, s = sigmoid(a) and p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
 Cost per step: 4·|B|·C·F floating-point operations on W [C, F], which stays in cache.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

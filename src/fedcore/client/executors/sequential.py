@@ -3,8 +3,6 @@
 It is what a real client process runs, and the twin every faster executor is tested against.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

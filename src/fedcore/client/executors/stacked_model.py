@@ -5,8 +5,6 @@ the model itself, with parameters whose leading axis is dropped: matrix products
 better code on CPUs than batches of one.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

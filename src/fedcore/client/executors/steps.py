@@ -9,8 +9,6 @@ clients is rounded up to a few values; slots without a client have coefficients 
 where they are.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ with d1, d2 the distances to the nearest and second medoid and removal(m) = Σ_{
 can beat the medoid that is cheapest to remove: a candidate costs one scan for d_jc < d2_j.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ contiguous numbers which the compiler turns into vector instructions. Distances 
 differences, never from ‖p‖² + ‖q‖² − 2⟨p, q⟩, which loses small distances between large vectors.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

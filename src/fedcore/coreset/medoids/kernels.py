@@ -3,8 +3,6 @@
 What needs a file of its own is compiled into a door of one line; see the module it is taken from.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@
 other; its *places* are what neighbour lists speak of.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -11,8 +11,6 @@ medoids inside the radius up to which its list is complete, nothing is missed an
 computed here *is* the change on the full distance matrix: that is the certificate.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

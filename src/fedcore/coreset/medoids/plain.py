@@ -6,8 +6,6 @@ swaps before it may have changed its worth. Sums over clusters are taken in 64-b
 do not depend on the order of the additions, so a seed gives one answer on a GPU, too.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ Review 53, 2011): random combinations of some rows span it, and what is left of 
 that span is measured along a few random directions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

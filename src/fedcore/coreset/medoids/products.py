@@ -9,8 +9,6 @@ are computed from differences, and then those of points whose bound is below the
 few more than K. What is returned does not depend on how the product was rounded.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

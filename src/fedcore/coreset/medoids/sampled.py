@@ -8,8 +8,6 @@ are drawn around the new medoids and where the objective still lies, and swaps b
 a round gains next to nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

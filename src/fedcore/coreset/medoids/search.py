@@ -12,8 +12,6 @@ name. For numbers that are not negative, the order of the bits is the order of t
 ties go by name: so a key is compared at once, and sorting keys sorts neighbours.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

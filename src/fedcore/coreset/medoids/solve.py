@@ -7,8 +7,6 @@ answer and changes nothing else, except which of several *equal* points stands f
 with the lowest index). A seed gives one answer, on any device.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 

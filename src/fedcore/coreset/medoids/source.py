@@ -4,8 +4,6 @@ Distances come from a matrix, or, where n² numbers are too many, are computed w
 at: the same numbers either way.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

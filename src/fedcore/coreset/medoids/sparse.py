@@ -7,8 +7,6 @@ medoids as extra entries, and swap again. The last step is what trained gradient
 of them crowd around 0, and neighbour lists there do not reach out of the crowd.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CRAIG: greedy facility location over gradients (Mirzasoleiman et al. 2020)."""
 
-from __future__ import annotations
-
 import heapq
 
 import torch

@@ -1,7 +1,5 @@
 """EL2N: the samples with the longest gradients, equally weighted (Paul et al. 2021)."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates

@@ -1,7 +1,5 @@
 """GRAD-MATCH: orthogonal matching pursuit on the sum of gradients (Killamsetty et al. 2021)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """k-center: always the sample farthest from all chosen so far (Sener and Savarese 2018)."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates

@@ -1,7 +1,5 @@
 """k-medoids over all of a client's samples (Eq. 5): the paper's coreset."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """k-medoids inside each class, with the budget shared out by class size: the authors' choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

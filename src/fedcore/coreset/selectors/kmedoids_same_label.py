@@ -1,7 +1,5 @@
 """k-medoids with one budget for all, in which a sample only counts for one of its own class."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates

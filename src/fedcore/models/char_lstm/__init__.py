@@ -14,8 +14,6 @@ TensorFlow models of McMahan et al. and FedProx, the sum is 820,522; the functio
 authors of the paper use PyTorch's, and so does this file: on a GPU it runs in one fused kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

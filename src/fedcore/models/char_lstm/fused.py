@@ -4,8 +4,6 @@ What does not wait for the recurrence (the first layer's part of the gates, and 
 gradient) is one large product before or after the waves; ``plain_lstm`` is the plain twin.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Sequence
