@@ -23,30 +23,23 @@ def have_numba() -> bool:
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` on its first call and keep the machine code on disk.
+    """Compile ``function`` on its first call, without the interpreter lock, and keep the result.
 
-    Kernels release the interpreter lock, so row blocks can run on threads. Of the fast-math
-    liberties only those are granted that cannot reorder a sum ("contract": fused multiply-add)
-    or that concern values we never have ("nnan", "ninf", "nsz"): a result does not depend on how
-    a loop happened to be vectorised.
+    Of the fast-math liberties only those are granted that cannot reorder a sum, or that concern
+    values we never have: a result does not depend on how a loop happened to be vectorised.
     """
     return _decorated(function, *NO_ORDER_CHANGED)
 
 
 def inlined(function: Function) -> Function:
-    """Compile ``function`` into those that call it.
-
-    A call hands over every array as a dozen words and counts references; for a loop over 64
-    numbers that is most of the time.
-    """
+    """Compile ``function`` into those that call it: handing over arrays costs more than 64 sums."""
     return _decorated(function, *NO_ORDER_CHANGED, forceinline=True)
 
 
 def compiled_training(function: Function) -> Function:
     """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning.
 
-    A diverging model does meet NaN, and must show it. Reordering lets dot products use vector
-    registers; it is fixed at compile time, so equal inputs still give equal bits.
+    A diverging model must show them. The order is fixed at compile time: equal bits each time.
     """
     return _decorated(function, "contract", "reassoc", "nsz")
 

@@ -1,8 +1,4 @@
-"""One client's way through its plan: what to do next, for whoever takes the steps.
-
-Executors differ in how steps are taken. What is trained on, in which order, who waits for whom
-and what the answer says is decided here, once for all of them (Algorithm 1, lines 6 to 12).
-"""
+"""One client's way through its plan, for whoever takes the steps (Algorithm 1, lines 6 to 12)."""
 
 import math
 from collections.abc import Iterator
@@ -24,9 +20,8 @@ from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
 LOOK_CHUNK, MEASURE_CHUNK = 128, 256
 
-# A client whose coreset is being chosen rests for this share of the steps of one epoch, ready or
-# not. Were it to go on as soon as the choice is there, timing would say who is stepped together
-# with whom, and with that how libraries round.
+# Of the steps of an epoch: so long a client rests whose coreset is being chosen, ready or not. Were
+# it to go on at once, timing would say who is stepped with whom, and so how libraries round.
 REST = 1 / 8
 
 
@@ -73,10 +68,7 @@ class Job:
         self._way = self._follow()
 
     def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
-        """What to do now, None at the end, with the client's parameters as they are now.
-
-        ``seen`` are gradients of all samples in order, if they were to be watched.
-        """
+        """What to do now, None at the end; ``seen`` are all samples' gradients, if watched."""
         self._params, self._seen = params, seen
         return next(self._way, None)
 

@@ -17,10 +17,9 @@ of the sum of all objectives with respect to the stack is each client's own: one
 serves all. Who has padding alone (coefficients of zero) stays where it is, and so do its u, v, t.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -52,7 +51,7 @@ class Memory:
     steps: Tensor
 
     @classmethod
-    def blank(cls, how: TrainingSettings, stack: Stack) -> Memory | None:
+    def blank(cls, how: TrainingSettings, stack: Stack) -> Self | None:
         """That of clients who have taken no step; None for plain SGD, which needs none."""
         if how.plain:
             return None
@@ -68,10 +67,10 @@ class Memory:
         """All that is remembered, a row per client."""
         return [*self.first, *self.second, self.steps]
 
-    def until(self, width: int) -> Memory:
+    def until(self, width: int) -> Self:
         """Views of what is remembered of the first clients."""
         first, second = ([value[:width] for value in all_] for all_ in (self.first, self.second))
-        return Memory(self.how, first, second, self.steps[:width])
+        return type(self)(self.how, first, second, self.steps[:width])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +89,7 @@ class StepRule:
 def step(
     task: Task, params: Params, batch: Batch, rule: StepRule, *, watch: bool = False
 ) -> tuple[Params, Tensor, HeadGradients | None]:
-    """One client's parameters after a step, the losses L_j [B] before it, and what was watched.
-
-    With ``watch`` the last are its samples' last-layer gradients, out of the same backward pass.
-    """
+    """One client's parameters after a step, losses L_j [B] before it, and gradients if watched."""
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     width = task.head_width if watch else None
     gradients, losses, seen = _gradients(task.forward, leaves, batch, width)
@@ -112,8 +108,7 @@ def stacked_step(
 ) -> tuple[Tensor, HeadGradients | None]:
     """The same for clients side by side; gives losses [K·B] and what was watched [K·B, ...].
 
-    ``stack`` are leaves [K, ...] that are moved in place; ``width`` is that of the last layer, if
-    its gradients are wanted. Rows of padding show something, too.
+    ``stack`` are leaves [K, ...], moved in place; ``width``: of the last layer, if watched.
     """
     gradients, losses, seen = _gradients(form, stack, batch, width)
     active: Tensor | float = 1.0
@@ -179,10 +174,7 @@ def _directions(
 def _optimised(
     stack: Stack, directions: Sequence[Tensor], rule: StepRule, memory: Memory, active: Tensor
 ) -> list[Tensor]:
-    """opt(clip(d) + λ w), from directions before clip; zero for those who are not ``active`` [K].
-
-    In float64 where it is one number a client: 1 - β₂ has few digits in float32.
-    """
+    """opt(clip(d) + λ w), zero for who is not ``active`` [K]; in float64 what is a number each."""
     how, active, found = memory.how, active.double(), list(directions)
     if how.clip_norm:
         norms = torch.stack([d.reshape(len(d), -1).norm(dim=1) for d in found]).norm(dim=0)

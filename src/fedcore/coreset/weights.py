@@ -10,8 +10,7 @@ from fedcore.types import Coreset
 def nearest_counts(space: Metric, chosen: Tensor) -> Coreset:
     """δ_k = |{j : k = argmin_{l in S} d_jl}| and the objective Σ_j min_k d_jk (Eq. 5).
 
-    Ties go to the lowest index, and a chosen sample always counts for itself, so every weight
-    is at least one even when chosen samples coincide. ``chosen`` [b] are sorted and unique.
+    Ties go to the lowest index; a chosen sample counts for itself. ``chosen`` [b] are sorted.
     """
     nearest = torch.empty(len(space), dtype=torch.int64, device=chosen.device)
     objective = 0.0
@@ -28,6 +27,12 @@ def equal_weights(space: Metric, chosen: Tensor) -> Coreset:
     """δ_k = n / b for every chosen sample, whatever stands near it."""
     weights = torch.full((len(chosen),), len(space) / len(chosen), dtype=torch.float64)
     return finish(space, chosen, weights.to(chosen.device))
+
+
+def everything(size: int, device: torch.device) -> Coreset:
+    """All samples, each for itself."""
+    indices = torch.arange(size, device=device)
+    return Coreset(indices, torch.ones_like(indices, dtype=torch.float64), 0.0, 0.0, indices)
 
 
 def finish(

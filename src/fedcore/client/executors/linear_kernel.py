@@ -1,10 +1,7 @@
 """The whole local training of a linear classifier as one compiled loop.
 
-The rule of ``client/step.py`` with the gradient of the cross-entropy written out: for scores
-a = xW' + b and p = softmax(a), dL/da = p - onehot(y), dL/dW = (dL/da)' x. With a sigmoid in
-between, s = sigmoid(a) and p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
-
-Cost per step: 4·|B|·C·F floating-point operations on W [C, F], which stays in cache.
+The rule of ``client/step.py`` with a = xW' + b, p = softmax(a), dL/da = p - onehot(y) and dL/dW =
+(dL/da)' x; with s = sigmoid(a) in between, p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
 """
 
 import numpy as np
@@ -69,8 +66,7 @@ def train_linear(
 ) -> tuple[float, float]:
     """Walk tapes [steps, batch]; gives Σ L and Σ L² of the first ``first_epoch`` steps.
 
-    ``weight`` [C, F] and ``bias`` [C] are where the pull goes to, and are moved in place; samples
-    are ``x`` [m, F] and ``y`` [m]; a shift may be empty; coefficient 0 marks padding.
+    ``weight`` [C, F] and ``bias`` [C] are the anchor, and moved in place; a shift may be empty.
     """
     classes, features = weight.shape
     steps, batch = index.shape

@@ -1,12 +1,9 @@
 """The parameters of a block of clients, moved along tapes: step by step, or as a CUDA graph.
 
-A small step on a GPU is some hundred launches of a few microseconds each, and a launch from Python
-costs more than the work it starts. A graph, recorded once per number of clients and then replayed,
-starts them all at once. It reads and writes fixed addresses, so everything a step touches lies
-in buffers that stay: the pool of samples, the tape with a counter that says which step it is, and
-the clients' parameters, of which a graph for fewer clients takes the first rows. The number of
-clients is rounded up to a few values; slots without a client have coefficients of zero and stay
-where they are.
+A small step on a GPU is some hundred launches, which cost more from Python than they compute. A
+graph, recorded once per (rounded) number of clients, starts them all. It reads and writes fixed
+addresses: the pool of samples, the tape with a counter, the parameters. Slots without a client have
+coefficients of zero and stay where they are.
 """
 
 import logging
@@ -29,10 +26,7 @@ LONGEST_RUN = 256  # steps of a tape at most: bounds what lies on the device
 
 
 class Pool:
-    """Samples of all clients of a block, one after another, on the device that trains them.
-
-    The buffers are kept from round to round and only grow; ``generation`` counts how often.
-    """
+    """Samples of a block's clients, in buffers that only grow; ``generation`` counts how often."""
 
     def __init__(self, device: torch.device) -> None:
         """Begin without samples."""
@@ -247,7 +241,7 @@ class Steps:
                 if note:
                     losses.append(found.view(shape[1:])[:clients].clone())
                 if seen is not None:
-                    shown.append(HeadGradients.gather([rows_of(seen, slice(clients * batch))]))
+                    shown.append(HeadGradients.gather([seen.take(slice(clients * batch))]))
             return torch.stack(losses) if note else None, shown
 
         return walk
@@ -275,8 +269,3 @@ class Steps:
             return moved
 
         return replay
-
-
-def rows_of(seen: HeadGradients, rows: slice | Tensor) -> HeadGradients:
-    """What some of the rows showed."""
-    return HeadGradients(seen.residuals[rows], seen.inputs[rows], seen.losses[rows])

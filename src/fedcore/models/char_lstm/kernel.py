@@ -1,13 +1,10 @@
 """Two Triton kernels for a stack of LSTM layers of many clients: one launch per wave.
 
-Layer l at time t needs itself at t - 1 and the layer below at t, so all (l, t) on a diagonal can
-be computed at once: wave s holds time s - l of every layer on the way forward, and the mirror of
-that on the way back. T time steps of L layers are T + L - 1 launches instead of T · L.
-
-A program owns some units of one layer of one client, with all four of their gates. Forward it
-gathers: its gates from all states of the step before. Backward it scatters: its gates' slopes da
-times its rows of the weights are its share of the slopes dh of all units of the step before;
-the shares are summed, in a fixed order, by the owners of those units in the next wave:
+All (layer l, time t) on a diagonal can be computed at once: wave s holds time s - l of every layer
+forward, and the mirror of that back; T steps of L layers are T + L - 1 launches. A program owns
+some units of one layer of one client. Forward it gathers its gates from all states of the step
+before. Backward it scatters its share of the slopes dh of all units of the step before, which their
+owners sum in a fixed order in the next wave:
 
     a_t = x_t W_ihᵀ + b + h_{t-1} W_hhᵀ          dh_{t-1} = da_t W_hh,   dx_t = da_t W_ih
 
