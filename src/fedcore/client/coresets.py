@@ -104,7 +104,7 @@ class Coresets:
         return lambda: self._waited(running.result)
 
     def by_losses(
-        self, assignment: Assignment, phase: Phase, look: Callable[[Tensor], Tensor]
+        self, assignment: Assignment, phase: Phase, look: Callable[[Tensor], HeadGradients]
     ) -> Samples:
         """The samples of largest remembered loss, as FedBalancer's rules have it.
 
@@ -112,11 +112,11 @@ class Coresets:
         """
         client, losses = assignment.client_id, self.losses.get(assignment.client_id)
         everything = torch.arange(len(self._clients[client]))
-        losses = look(everything) if losses is None else losses.clone()
+        losses = look(everything).losses.cpu() if losses is None else losses.clone()
         draws = stream(assignment.seed, *assignment.path("coreset"))
         samples = above_threshold(losses.numpy(), phase, draws)
         chosen = torch.from_numpy(samples.indices)
-        losses[chosen] = look(chosen)
+        losses[chosen] = look(chosen).losses.cpu()
         self.losses[client], known = losses, losses.double()
         told = {"least": known.min(), "percentile": torch.quantile(known, 0.8)}
         return replace(samples, told=told)
@@ -149,10 +149,7 @@ class Coresets:
         return partial(build_samples, assignment, spec, candidates, path)
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
-        """A random draw, another one in every round; or what distances between inputs say.
-
-        The latter is computed once per client and spec, from a stream of no round, and kept.
-        """
+        """A random draw, new every round; or what inputs say, once per client and spec, kept."""
         client = assignment.client_id
         kept = self._kept.get((client, spec))
         if kept is not None:

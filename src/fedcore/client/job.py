@@ -96,7 +96,7 @@ class Job:
                 continue
             choose = self._early.get(number)
             if phase.coreset is not None and phase.coreset.proxy == REMEMBERED:
-                choose = partial(self._coresets.by_losses, assignment, phase, self._losses)
+                choose = partial(self._coresets.by_losses, assignment, phase, self._passed)
             elif choose is None:
                 choose = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
@@ -115,14 +115,12 @@ class Job:
 
     def _look(self) -> Watched:
         """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
-        starts = range(0, len(self.data), LOOK_CHUNK)
-        batches = (self.data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
-        return self._watched(head_gradients(self.task, self._params, batches))
+        return self._watched(self._passed(torch.arange(len(self.data))))
 
-    def _losses(self, indices: Tensor) -> Tensor:
-        """Of some samples, at the parameters as they are now."""
+    def _passed(self, indices: Tensor) -> HeadGradients:
+        """What some samples show, at the parameters as they are now."""
         batches = (self.data.take(part) for part in torch.split(indices, LOOK_CHUNK))
-        return head_gradients(self.task, self._params, batches).losses.cpu()
+        return head_gradients(self.task, self._params, batches)
 
     def _watched(self, gradients: HeadGradients) -> Watched:
         """With a copy of the last layer's weight: parameters may move on in place."""

@@ -8,10 +8,7 @@ from fedcore.types import Coreset
 
 
 def nearest_counts(space: Metric, chosen: Tensor) -> Coreset:
-    """δ_k = |{j : k = argmin_{l in S} d_jl}| and the objective Σ_j min_k d_jk (Eq. 5).
-
-    Ties go to the lowest index; a chosen sample counts for itself. ``chosen`` [b] are sorted.
-    """
+    """δ_k = |{j : k nearest of S}|, itself first, then the lowest index; Σ_j min_k d_jk (Eq. 5)."""
     nearest = torch.empty(len(space), dtype=torch.int64, device=chosen.device)
     objective = 0.0
     for rows in blocks(len(space), len(chosen)):

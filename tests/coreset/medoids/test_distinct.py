@@ -95,7 +95,7 @@ def test_the_compiled_hash_is_the_plain_one(rounded, width):
     draw = np.random.default_rng(width)
     values = (draw.normal(size=(300, width)) * 10.0 ** draw.uniform(-6, 3)).astype(np.float32)
     factors = draw.integers(-(1 << 62), 1 << 62, size=width)
-    words = plain.words_of(values, rounded)
+    words = module.words_of(values, rounded)
     assert len(words) == (3 if rounded else 1)
     for word in words:
         keys = np.zeros((2, 300), np.int64)

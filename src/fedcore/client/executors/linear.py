@@ -18,10 +18,7 @@ from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
 
 
 def one_layer_of(task: Task) -> OneLayer | None:
-    """The linear layer with a bias that a model is, if it is one and compiled code can run here.
-
-    Kinds that inherit from it, hooks, and frozen or computed parts are left to the model itself.
-    """
+    """The linear layer with a bias that a model is, if it is nothing else and numba is there."""
     model = task.model
     one: OneLayer | None = OneLayer(model) if type(model) is nn.Linear else None
     one = one or brought(model, "one_layer")

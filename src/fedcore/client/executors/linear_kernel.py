@@ -64,10 +64,7 @@ def train_linear(
     first_epoch: int,
     sigmoid: bool,
 ) -> tuple[float, float]:
-    """Walk tapes [steps, batch]; gives Σ L and Σ L² of the first ``first_epoch`` steps.
-
-    ``weight`` [C, F] and ``bias`` [C] are the anchor, and moved in place; a shift may be empty.
-    """
+    """Walk tapes, moving ``weight`` and ``bias``; gives Σ L, Σ L² of ``first_epoch`` steps."""
     classes, features = weight.shape
     steps, batch = index.shape
     rate, pull = np.float32(learning_rate), np.float32(learning_rate * prox_mu)

@@ -30,10 +30,8 @@ class Pool:
 
     def __init__(self, device: torch.device) -> None:
         """Begin without samples."""
-        self.device = device
-        self.generation = 0
-        self.x = torch.empty(0)
-        self.y = torch.empty(0, dtype=torch.int64)
+        self.device, self.generation = device, 0
+        self.x, self.y = torch.empty(0), torch.empty(0, dtype=torch.int64)
 
     def fill(
         self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
@@ -94,14 +92,11 @@ class Steps:
 
     def __init__(self, form: Form, pool: Pool, settings: TrainingSettings, *, record: bool) -> None:
         """Bind what all blocks share; ``record`` is for GPUs, and elsewhere only costs."""
-        self._form = form
-        self._pool = pool
-        self._settings = settings
+        self._form, self._pool, self._settings = form, pool, settings
         self._rate: float | Tensor = settings.learning_rate
         if record and settings.schedule is not None:  # what is recorded reads it where it lies
             self._rate = torch.zeros((), dtype=torch.float64, device=pool.device)
-        self._record = record
-        self._capture = record and pool.device.type == "cuda"
+        self._record, self._capture = record, record and pool.device.type == "cuda"
         self._room, self._width, self._generation = 0, 0, -1
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}

@@ -1,19 +1,14 @@
-"""Compiled loops that need no file of their own: hashes, spatial order, clusters, lists."""
+"""The one door from Python to compiled loops; others have a file, and a door of one line here."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, compiled_training
-from fedcore.coreset.medoids.geometry import (
-    LEAF,
-    Floats,
-    Indices,
-    Ints,
-    Leaves,
-    Rows,
-    squared_to_leaf,
-)
-from fedcore.coreset.medoids.moves import Lists, Reverse
+from fedcore.coreset.medoids import geometry, moves, products, search
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Found, Indices, Ints, Leaves, Rows
+from fedcore.coreset.medoids.moves import Lists, Reverse, State, Tables
+from fedcore.coreset.medoids.products import Products
+from fedcore.coreset.medoids.search import Index
 
 Doubles = NDArray[np.float64]
 
@@ -137,7 +132,7 @@ def member_costs(
         for member in range(begin + skip, min(end, begin + skip + most)):
             total = 0.0
             for leaf in range(begin // LEAF, (end - 1) // LEAF + 1):
-                squared_to_leaf(rows, member, leaves, leaf, squared)
+                geometry.squared_to_leaf(rows, member, leaves, leaf, squared)
                 base = leaf * LEAF
                 for j in range(max(begin - base, 0), min(end - base, LEAF)):
                     total += np.float64(weights[base + j]) * np.float64(np.sqrt(squared[j]))
@@ -181,3 +176,37 @@ def who_lists(lists: Lists, begins: Ints, ends: Ints) -> Reverse:
             distances[free[other]] = lists.distances[point, position]
             free[other] += 1
     return Reverse(offsets, points, distances)
+
+
+@compiled
+def nearest_by_leaves(rows: Rows, queries: Indices, index: Index, found: Found, own: bool) -> None:
+    """See ``search``."""
+    search.nearest_by_leaves(rows, queries, index, found, own)
+
+
+@compiled
+def nearest_by_products(
+    rows: Rows, queries: Indices, index: Products, inner: Floats, found: Found, own: bool
+) -> None:
+    """See ``products``."""
+    products.nearest_by_products(rows, queries, index, inner, found, own)
+
+
+@compiled
+def settle(lists: Lists, state: State) -> float:
+    """See ``moves``."""
+    return moves.settle(lists, state)
+
+
+@compiled
+def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
+    """See ``moves``."""
+    return moves.drop(lists, reverse, state, number, limit)
+
+
+@compiled
+def sweep(
+    lists: Lists, reverse: Tables, state: State, first: int, quiet: int, tries: int, least: float
+) -> tuple[int, int, int]:
+    """See ``moves``."""
+    return moves.sweep(lists, reverse, state, first, quiet, tries, least)

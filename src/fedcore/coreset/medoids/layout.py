@@ -8,11 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows
-from fedcore.coreset.medoids.kernels import member_costs, spatial_order
+from fedcore.coreset.medoids.kernels import (
+    member_costs,
+    nearest_by_leaves,
+    nearest_by_products,
+    spatial_order,
+)
 from fedcore.coreset.medoids.moves import EXTRAS, Lists
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.products import Products, nearest_by_products
-from fedcore.coreset.medoids.search import Index, nearest_by_leaves
+from fedcore.coreset.medoids.products import Products
+from fedcore.coreset.medoids.search import Index
 
 LINE = 64  # bytes that the processor reads at a time
 LONG = 128  # coordinates above which matrix products find neighbours faster than leaves (measured)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.geometry import Floats, Ints
 
-EXTRAS = 6  # medoids behind the exact part of a list that holds too few
+EXTRAS = 8  # medoids behind the exact part of a list that holds too few
 NEVER = 1e300  # the removal cost of what is not a medoid
 
 

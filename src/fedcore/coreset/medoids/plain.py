@@ -4,8 +4,6 @@ Of a chunk of candidates, those that seem to help (``exact`` has the equation) a
 by one. Sums over clusters are taken in 64-bit integers, which do not depend on the order.
 """
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,8 +13,6 @@ from fedcore.coreset.medoids.problem import Medoids, Over
 from fedcore.coreset.metric import Metric, distances
 
 CHUNK = 1 << 21  # distances computed at a time
-COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
-FAR = 2.0**30  # steps from the mean, beyond which they see no difference
 UNITS = 2.0**52  # that the objective is counted in where it is summed up in whole numbers
 
 
@@ -115,25 +111,6 @@ def solve_plain(
     final = Plain(metric, weights, labels, medoids)
     near, finished = final.near.cpu().numpy(), quiet >= len(state.chunks)
     return Medoids(medoids.cpu().numpy(), near, "torch", swaps=swaps, finished=finished)
-
-
-def words_of(values: NDArray[np.float32], rounded: bool) -> list[NDArray[np.int32]]:
-    """Return numbers [n, d] as words: their 32 bits, and before those what rounding leaves.
-
-    To COARSE bits, then FINE ones, of how far numbers lie from their mean, in the mean: of what
-    should be zero, the size is a random rounding error.
-    """
-    exact = values.view(np.int32)
-    if not rounded or not values.size:
-        return [exact] * (3 if rounded else 1)
-    # In float64, or the mean would depend on the order of the rows.
-    centred = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
-    # A power of two, which rounding errors leave as it is.
-    _, exponent = math.frexp(float(np.abs(centred).mean(dtype=np.float64)))
-    centred *= np.float32(2.0 ** min(FINE - exponent, 127))
-    steps = centred.clip(-FAR, FAR, out=centred)
-    coarse = np.rint(steps * np.float32(2.0 ** (COARSE - FINE))).astype(np.int32)
-    return [coarse, np.rint(steps, out=steps).astype(np.int32), exact]
 
 
 def add_word(key: NDArray[np.int64], words: NDArray[np.int32], factors: NDArray[np.int64]) -> None:

@@ -5,6 +5,7 @@ serves itself. Points are ordered by a hash of their contents: permuting the inp
 answer, but for which of *equal* points stands for them (the first). A seed gives one answer.
 """
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,8 @@ SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 
 MOST_ROUNDED = 4096  # points up to which rounded numbers lead: of more, some always round apart
+COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
+FAR = 2.0**30  # steps from the mean, beyond which they see no difference
 LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)
 NUMBA = have_numba()
 HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
@@ -122,10 +125,10 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     less: a local search that begins in another order ends elsewhere, and a rounding error must not
     do that.
     """
-    from fedcore.coreset.medoids.plain import add_word, words_of
-
     if NUMBA:
         from fedcore.coreset.medoids.kernels import add_word
+    else:
+        from fedcore.coreset.medoids.plain import add_word
     generator = np.random.default_rng([seed, *HASH])
     small = len(rows[0]) <= MOST_ROUNDED
     keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
@@ -150,6 +153,25 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     group = np.empty_like(order)
     group[order] = number
     return Distinct(order[fresh], group, np.bincount(number))
+
+
+def words_of(values: NDArray[np.float32], rounded: bool) -> list[NDArray[np.int32]]:
+    """Return numbers [n, d] as words: their 32 bits, and before those what rounding leaves.
+
+    To COARSE bits, then FINE ones, of how far numbers lie from their mean, in the mean: of what
+    should be zero, the size is a random rounding error.
+    """
+    exact = values.view(np.int32)
+    if not rounded or not values.size:
+        return [exact] * (3 if rounded else 1)
+    # In float64, or the mean would depend on the order of the rows.
+    centred = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
+    # A power of two, which rounding errors leave as it is.
+    _, exponent = math.frexp(float(np.abs(centred).mean(dtype=np.float64)))
+    centred *= np.float32(2.0 ** min(FINE - exponent, 127))
+    steps = centred.clip(-FAR, FAR, out=centred)
+    coarse = np.rint(steps * np.float32(2.0 ** (COARSE - FINE))).astype(np.int32)
+    return [coarse, np.rint(steps, out=steps).astype(np.int32), exact]
 
 
 def _sorted(

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
 from fedcore.coreset.medoids.geometry import Floats, Ints
-from fedcore.coreset.medoids.kernels import add_extras, who_lists
+from fedcore.coreset.medoids.kernels import add_extras, drop, settle, sweep, who_lists
 from fedcore.coreset.medoids.layout import Layout, build_lists, layout_of, nearest_among, ranked
-from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables, drop, settle, sweep
+from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 
 ROUNDS = 20  # of repairing and swapping, at most

@@ -1,11 +1,9 @@
 """The character LSTM of McMahan et al. 2017: 2 layers of 256 units, 822,570 parameters.
 
 Of 90 symbols: an embedding in 8 dimensions (720), LSTM layers of 4 * 256 * (8 + 256 + 2) = 272,384
-and 4 * 256 * (256 + 256 + 2) = 526,336 parameters, scores from the last step (23,130).
-
-PyTorch's LSTM adds two biases to every gate where the equations have one. With one, as in the
-TensorFlow models of McMahan et al. and FedProx, the sum is 820,522; the function is the same. The
-authors of the paper use PyTorch's, and so does this file: on a GPU it runs in one fused kernel.
+and 4 * 256 * (256 + 256 + 2) = 526,336 parameters, scores from the last step (23,130). PyTorch's
+LSTM, which the authors use, has two biases a gate where the equations, and the TensorFlow models of
+McMahan et al. and FedProx, have one (820,522); the function is the same.
 """
 
 from collections.abc import Sequence
