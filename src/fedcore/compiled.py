@@ -1,7 +1,6 @@
 """The one place that knows numba: typed decorators, and whether numba is there at all.
 
-Modules with compiled kernels apply ``compiled`` when they are imported, so they are imported
-only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
+They apply on import: modules with kernels are imported only where a compiled path is taken.
 """
 
 import functools

@@ -1,11 +1,8 @@
 """What phases train on: everything, or coresets, chosen on threads beside the training.
 
-What is chosen depends on the assignment alone: neither threads nor their timing can change it. Nor
-can the device that trains: stand-ins are brought to main memory before anything is chosen among
-them, where the compiled solver beats a GPU at a client's size as well.
+What is chosen depends on the assignment alone, not on threads, their timing or the device that
+trains: stand-ins are brought to main memory first, where the solver beats a GPU as well.
 """
-
-from __future__ import annotations
 
 import functools
 import threading
@@ -38,6 +35,7 @@ MOST_KEPT = 4_000_000
 DRAWN = (NONE, REMEMBERED)  # what is drawn by these is drawn anew in every round
 
 Choose = Callable[[], Samples]
+Clients = Mapping[ClientId, ClientData]
 Key = tuple[ClientId, CoresetSpec | None]
 Path = tuple[str | int, ...]  # of a random stream
 
@@ -54,7 +52,7 @@ class Watched:
 class Coresets:
     """Hands out samples for the phases of the clients it was given, and keeps the time of it."""
 
-    def __init__(self, clients: Mapping[ClientId, ClientData], threads: int = 0) -> None:
+    def __init__(self, clients: Clients, threads: int = 0) -> None:
         """Bind the data, and how many threads choose; 0 makes a choice where it is taken."""
         self._clients = clients
         self._workers: ThreadPoolExecutor | None = None
@@ -72,10 +70,7 @@ class Coresets:
         self.losses: dict[ClientId, Tensor] = {}  # that clients remember, and keep to themselves
 
     def expect(self, assignments: Iterable[Assignment]) -> None:
-        """Begin what these will ask for and inputs alone decide, the largest first.
-
-        Threads keep to the order of beginning: a later round's come when nothing is more urgent.
-        """
+        """Begin what these will ask for and inputs alone decide, the largest first."""
         if self._workers is None:
             return
         pairs = [(one, phase) for one in assignments for phase in range(len(one.plan.phases))]
@@ -88,10 +83,7 @@ class Coresets:
         return sum(self._missing(assignment, n) for n in range(len(assignment.plan.phases)))
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
-        """Begin to choose what phase number ``phase`` trains on; call the answer to have it.
-
-        ``watched`` are gradients from the phase before, if they were collected.
-        """
+        """Begin to choose what a phase trains on; call the answer to have it."""
         spec = assignment.plan.phases[phase].coreset
         if spec is None:
             return partial(Samples.everything, len(self._clients[assignment.client_id]))
@@ -103,8 +95,7 @@ class Coresets:
             return lambda: self._waited(lambda: self._worked(choose))
         running = self._expected.get(key)
         if running is None:
-            # A thread that never asked for its number of threads gets the number set last, by
-            # whomever; asking now keeps what the workers set away from the training.
+            # Who never asked for a number of threads gets the number set last, by a worker.
             torch.get_num_threads()
             running = self._workers.submit(self._worked, choose)
             if self._missing(assignment, phase):
@@ -113,20 +104,19 @@ class Coresets:
         return lambda: self._waited(running.result)
 
     def by_losses(
-        self, assignment: Assignment, phase: Phase, look: Callable[[Tensor], Tensor]
+        self, assignment: Assignment, phase: Phase, look: Callable[[Tensor], HeadGradients]
     ) -> Samples:
         """The samples of largest remembered loss, as FedBalancer's rules have it.
 
-        What is not remembered yet is looked at, and what is trained on is remembered anew. The
-        server is told the least loss and the 80th percentile, never the losses themselves.
+        What is not remembered is looked at; the server is told the least and a percentile alone.
         """
         client, losses = assignment.client_id, self.losses.get(assignment.client_id)
         everything = torch.arange(len(self._clients[client]))
-        losses = look(everything) if losses is None else losses.clone()
+        losses = look(everything).losses.cpu() if losses is None else losses.clone()
         draws = stream(assignment.seed, *assignment.path("coreset"))
         samples = above_threshold(losses.numpy(), phase, draws)
         chosen = torch.from_numpy(samples.indices)
-        losses[chosen] = look(chosen)
+        losses[chosen] = look(chosen).losses.cpu()
         self.losses[client], known = losses, losses.double()
         told = {"least": known.min(), "percentile": torch.quantile(known, 0.8)}
         return replace(samples, told=told)
@@ -152,19 +142,14 @@ class Coresets:
         try:
             candidates = _candidates(self._clients[assignment.client_id], spec, watched)
         except NotFinite:
-            # The model has diverged here, and the answer will be left out of the average. It
-            # is given all the same, after as many steps, so that the others' are not lost.
+            # Diverged: an answer is given, and left out of the average, so that others' count.
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
             return partial(self._by_inputs, assignment, spec, path)
         # A new one every round, because gradients change.
         return partial(build_samples, assignment, spec, candidates, path)
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
-        """A random draw, another one in every round; or what distances between inputs say.
-
-        The latter are the same in every round, and so is the coreset: it is computed once per
-        client and spec, from a stream that belongs to no round, and kept.
-        """
+        """A random draw, new every round; or what inputs say, once per client and spec, kept."""
         client = assignment.client_id
         kept = self._kept.get((client, spec))
         if kept is not None:

@@ -1,10 +1,4 @@
-"""One client's way through its plan: what to do next, for whoever takes the steps.
-
-Executors differ in how steps are taken. What is trained on, in which order, who waits for whom
-and what the answer says is decided here, once for all of them (Algorithm 1, lines 6 to 12).
-"""
-
-from __future__ import annotations
+"""One client's way through its plan, for whoever takes the steps (Algorithm 1, lines 6 to 12)."""
 
 import math
 from collections.abc import Iterator
@@ -26,9 +20,8 @@ from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
 LOOK_CHUNK, MEASURE_CHUNK = 128, 256
 
-# A client whose coreset is being chosen rests for this share of the steps of one epoch, ready or
-# not. Were it to go on as soon as the choice is there, timing would say who is stepped together
-# with whom, and with that how libraries round.
+# Of the steps of an epoch: so long a client rests whose coreset is being chosen, ready or not. Were
+# it to go on at once, timing would say who is stepped with whom, and so how libraries round.
 REST = 1 / 8
 
 
@@ -75,10 +68,7 @@ class Job:
         self._way = self._follow()
 
     def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
-        """What to do now, None at the end, with the client's parameters as they are now.
-
-        ``seen`` are gradients of all samples in order, if they were to be watched.
-        """
+        """What to do now, None at the end; ``seen`` are all samples' gradients, if watched."""
         self._params, self._seen = params, seen
         return next(self._way, None)
 
@@ -106,7 +96,7 @@ class Job:
                 continue
             choose = self._early.get(number)
             if phase.coreset is not None and phase.coreset.proxy == REMEMBERED:
-                choose = partial(self._coresets.by_losses, assignment, phase, self._losses)
+                choose = partial(self._coresets.by_losses, assignment, phase, self._passed)
             elif choose is None:
                 choose = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
@@ -125,14 +115,12 @@ class Job:
 
     def _look(self) -> Watched:
         """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
-        starts = range(0, len(self.data), LOOK_CHUNK)
-        batches = (self.data.take(slice(start, start + LOOK_CHUNK)) for start in starts)
-        return self._watched(head_gradients(self.task, self._params, batches))
+        return self._watched(self._passed(torch.arange(len(self.data))))
 
-    def _losses(self, indices: Tensor) -> Tensor:
-        """Of some samples, at the parameters as they are now."""
+    def _passed(self, indices: Tensor) -> HeadGradients:
+        """What some samples show, at the parameters as they are now."""
         batches = (self.data.take(part) for part in torch.split(indices, LOOK_CHUNK))
-        return head_gradients(self.task, self._params, batches).losses.cpu()
+        return head_gradients(self.task, self._params, batches)
 
     def _watched(self, gradients: HeadGradients) -> Watched:
         """With a copy of the last layer's weight: parameters may move on in place."""

@@ -1,8 +1,7 @@
 """Which sample, with which coefficient, at which step: the batch schedule of one phase.
 
-A step minimises Σ_j coefficient_j · L_j(w) over its batch, so the coefficients hold all there
-is to say about batch means and coreset weights. docs/adr/0005-weights-in-a-batch.md derives
-them; in short, for a coreset of b samples with weights δ (Σ δ = m) and a batch B:
+A step minimises Σ_j coefficient_j · L_j(w) over its batch. For a coreset of b samples with weights
+δ (Σ δ = m) and a batch B (docs/adr/0005-weights-in-a-batch.md):
 
 * scaled        (b/m) · δ_j / |B|     expected step = (1/m) Σ δ_j ∇L_j, the paper's g_t^i
 * normalised    δ_j / Σ_{l in B} δ_l  the authors' code; a ratio, so biased
@@ -11,9 +10,8 @@ them; in short, for a coreset of b samples with weights δ (Σ δ = m) and a bat
 The full set is the coreset of everything with δ = 1, for which the first two are 1 / |B|.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +33,7 @@ class Samples:
     told: Params | None = None  # what the server is told of the choice
 
     @classmethod
-    def everything(cls, num_samples: int) -> Samples:
+    def everything(cls, num_samples: int) -> Self:
         """All of a client's samples, each with weight one."""
         return cls(np.arange(num_samples), np.ones(num_samples))
 
@@ -57,8 +55,7 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     else:
         order = generator.permuted(np.tile(np.arange(size), (epochs, 1)), axis=1)
     steps = -(-size // batch_size)
-    # [epochs, steps * batch] -> [epochs, steps, batch]; every epoch ends with its own padding.
-    # np.pad does the same in ten times the time, which is most of a small client's.
+    # Every epoch ends with its own padding; np.pad takes ten times as long.
     room, shape = steps * batch_size, (epochs, steps, batch_size)
     padded = np.zeros((epochs, room), np.int64)
     padded[:, :size] = order

@@ -1,26 +1,22 @@
 """One local step: the only place where its rule is written, for one client and for stacked ones.
 
-With g the gradient of Σ_{j in B} coefficient_j · L_j(w), the coefficients from ``schedule``, and
-the anchor w_r, which is the model that the job started from:
+With g the gradient of Σ_{j in B} coefficient_j · L_j(w), and the anchor w_r where the job began:
 
     d = clip(s g + μ (w - w_r) + shift) + λ w        w ← w - η opt(d)
 
-s is the scale of a plan's steps, μ FedProx's pull, and the shift a vector of the job's own, such
-as SCAFFOLD's c - c_i. clip shortens a client's d, all parameters in one vector, to a norm N at the
-most: d min(1, N / (||d|| + 1e-6)). λ is weight decay, and opt(d) = d for plain SGD. With
-momentum ρ, u ← ρ u + d and opt(d) = u. Adam has u ← β₁ u + (1 - β₁) d, v ← β₂ v + (1 - β₂) d²
-and opt(d) = u' / (√v' + ε), u' = u / (1 - β₁^t), v' = v / (1 - β₂^t) at the t-th step. All this is
-what ``clip_grad_norm_`` and ``torch.optim`` do. u, v and t are zero where a job begins.
+s is the scale of a plan's steps, μ FedProx's pull, shift a job's own, such as SCAFFOLD's c - c_i.
+clip shortens a client's d to a norm N: d min(1, N / (||d|| + 1e-6)). λ is weight decay. opt(d) = d
+for plain SGD. Momentum ρ: u ← ρ u + d, opt(d) = u. Adam: u ← β₁ u + (1 - β₁) d, v ← β₂ v +
+(1 - β₂) d², opt(d) = u' / (√v' + ε), u' = u / (1 - β₁^t), v' = v / (1 - β₂^t) at the t-th step. All
+is as in ``clip_grad_norm_`` and ``torch.optim``; u, v and t are zero where a job begins.
 
-Of K stacked clients everything has a leading axis K. They do not share parameters, so the gradient
-of the sum of all objectives with respect to the stack is each client's own: one backward pass
-serves all. Who has padding alone (coefficients of zero) stays where it is, and so do its u, v, t.
+Of K stacked clients everything has a leading axis K; one backward pass of the sum of objectives
+serves all. Who has padding alone (coefficients of zero) stays where it is, with its u, v, t.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -52,7 +48,7 @@ class Memory:
     steps: Tensor
 
     @classmethod
-    def blank(cls, how: TrainingSettings, stack: Stack) -> Memory | None:
+    def blank(cls, how: TrainingSettings, stack: Stack) -> Self | None:
         """That of clients who have taken no step; None for plain SGD, which needs none."""
         if how.plain:
             return None
@@ -68,10 +64,10 @@ class Memory:
         """All that is remembered, a row per client."""
         return [*self.first, *self.second, self.steps]
 
-    def until(self, width: int) -> Memory:
+    def until(self, width: int) -> Self:
         """Views of what is remembered of the first clients."""
         first, second = ([value[:width] for value in all_] for all_ in (self.first, self.second))
-        return Memory(self.how, first, second, self.steps[:width])
+        return type(self)(self.how, first, second, self.steps[:width])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +86,7 @@ class StepRule:
 def step(
     task: Task, params: Params, batch: Batch, rule: StepRule, *, watch: bool = False
 ) -> tuple[Params, Tensor, HeadGradients | None]:
-    """One client's parameters after a step, the losses L_j [B] before it, and what was watched.
-
-    With ``watch`` the last are its samples' last-layer gradients, out of the same backward pass.
-    """
+    """One client's parameters after a step, losses L_j [B] before it, and gradients if watched."""
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     width = task.head_width if watch else None
     gradients, losses, seen = _gradients(task.forward, leaves, batch, width)
@@ -110,11 +103,7 @@ def step(
 def stacked_step(
     form: Form, stack: Stack, batch: Batch, rule: StepRule, width: int | None
 ) -> tuple[Tensor, HeadGradients | None]:
-    """The same for clients side by side; gives losses [K·B] and what was watched [K·B, ...].
-
-    ``stack`` are leaves [K, ...] that are moved in place; ``width`` is that of the last layer, if
-    its gradients are wanted. Rows of padding show something, too.
-    """
+    """The same for clients side by side: leaves [K, ...] are moved in place; losses are [K·B]."""
     gradients, losses, seen = _gradients(form, stack, batch, width)
     active: Tensor | float = 1.0
     if rule.memory is not None or rule.shift is not None or not _is(rule.prox_mu, 0.0):
@@ -179,10 +168,7 @@ def _directions(
 def _optimised(
     stack: Stack, directions: Sequence[Tensor], rule: StepRule, memory: Memory, active: Tensor
 ) -> list[Tensor]:
-    """opt(clip(d) + λ w), from directions before clip; zero for those who are not ``active`` [K].
-
-    In float64 where it is one number a client: 1 - β₂ has few digits in float32.
-    """
+    """opt(clip(d) + λ w), zero for who is not ``active`` [K]; in float64 what is a number each."""
     how, active, found = memory.how, active.double(), list(directions)
     if how.clip_norm:
         norms = torch.stack([d.reshape(len(d), -1).norm(dim=1) for d in found]).norm(dim=0)

@@ -1,7 +1,5 @@
 """``fedcore.select_coreset`` and ``fedcore.coreset_for``: coresets outside federated learning."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -151,9 +149,8 @@ def coreset_for(
 ) -> Coreset[Any]:
     """A coreset of a dataset for a torch classifier as it stands.
 
-    One forward pass over the data, and the gradient of the last linear layer's output: what
-    comes before that layer is never differentiated. The pass is made as for evaluation, so
-    dropout draws nothing and batch normalisation uses its running statistics.
+    One forward pass, made as for evaluation, and the gradient of the last linear layer's output;
+    what comes before that layer is never differentiated.
 
     Args:
         model: maps a batch of inputs to class scores; it stays as it is.

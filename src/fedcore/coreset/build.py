@@ -1,7 +1,5 @@
 """Build a coreset: stand-ins for gradients go in, a weighted subset comes out (Eq. 5)."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable
@@ -13,6 +11,7 @@ import torch
 
 from fedcore import plugins
 from fedcore.coreset.candidates import Candidates, Select
+from fedcore.coreset.weights import everything
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.types import Coreset, Generator
 
@@ -27,17 +26,12 @@ def build_coreset(
 ) -> Coreset:
     """At most ``budget`` of the candidates, with weights that sum to their number n.
 
-    A budget of n or more is no reduction: everything comes back, each with weight one. A selector
-    of ours that fails never ends a run: a plain draw takes the place of its choice, which says so.
-
-    Raises:
-        BadOption: If a selector asks for what it was not given, or one of the user's own fails.
+    A selector of ours that fails never ends a run: a plain draw takes its place, and says so. One
+    of the user's own that fails raises ``BadOption``.
     """
     size = len(candidates.space)
     if budget >= size:
-        everything = torch.arange(size, device=candidates.space.factors[0].device)
-        ones = torch.ones(size, dtype=torch.float64, device=everything.device)
-        return Coreset(everything, ones, 0.0, 0.0, everything)
+        return everything(size, candidates.space.factors[0].device)
     cause = None
     try:
         coreset = selector_of(selector, options)(candidates, budget, generator)

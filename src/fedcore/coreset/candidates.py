@@ -1,9 +1,8 @@
 """What a selector chooses from, and the contract that all selectors share."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.space)
 
-    def take(self, indices: Tensor) -> Candidates:
+    def take(self, indices: Tensor) -> Self:
         """Some of the candidates; a start does not survive renumbering."""
         return replace(
             self,
@@ -42,9 +41,5 @@ class Candidates:
         return torch.zeros(len(self), dtype=torch.int64, device=self.space.factors[0].device)
 
 
-class Select(Protocol):
-    """A coreset method."""
-
-    def __call__(self, candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-        """Pick at most ``budget`` candidates, 1 <= budget < n; weights are positive, Σ = n."""
-        ...
+# A method picks at most ``budget`` of them, 1 <= budget < n; weights are positive, Σ = n.
+Select = Callable[[Candidates, int, Generator], Coreset]

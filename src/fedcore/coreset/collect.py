@@ -1,10 +1,4 @@
-"""Last-layer gradients of a model on data, by forward passes and the last layer alone.
-
-This is the cheap pass of section 4.4 b): "almost as cheap as calculating the loss". The graph
-begins at the last layer's output, so the backward pass touches nothing before it.
-"""
-
-from __future__ import annotations
+"""Last-layer gradients by forward passes and the last layer alone: the pass of section 4.4 b)."""
 
 from collections.abc import Iterable
 
@@ -21,11 +15,10 @@ def head_gradients(
 ) -> HeadGradients:
     """dL/da, z and L of every sample, in the order in which the batches bring them."""
     fixed = {name: value.detach() for name, value in params.items()}
-    return HeadGradients.gather([_batch(task, fixed, x, y) for x, y in batches])
-
-
-def _batch(task: Task, params: Params, x: Tensor, y: Tensor) -> HeadGradients:
-    logits, head = task.logits_and_head(params, x)
-    losses = sample_losses(logits, y)
-    (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
-    return HeadGradients(residuals, head.inputs.detach(), losses.detach())
+    parts = []
+    for x, y in batches:
+        logits, head = task.logits_and_head(fixed, x)
+        losses = sample_losses(logits, y)
+        (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
+        parts.append(HeadGradients(residuals, head.inputs.detach(), losses.detach()))
+    return HeadGradients.gather(parts)

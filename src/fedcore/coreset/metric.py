@@ -1,19 +1,15 @@
 """The spaces that gradients live in, each as small as exactness allows, and what is computed there.
 
-Distances between per-sample gradients g_i are all that k-medoids needs (Eq. 5 of the paper:
-Σ_j min_k ‖g_j − g_k‖), and two common proxies never need their long vectors:
+Two common proxies never need their long vectors for the distances of Eq. 5:
 
 - dL/dz_i = Wᵀ r_i, with r = softmax − one-hot, has its distances in as many dimensions as there
   are classes (``proxies.residual_metric``);
 - the last layer's gradient r_i ⊗ z̃_i, z̃ = [z, 1] where the layer has a bias: ⟨g_i, g_j⟩ =
   ⟨r_i, r_j⟩ ⟨z̃_i, z̃_j⟩, and Σ_j δ_j g_j = Rᵀ diag(δ) Z̃, a [C, d + 1] matrix.
 
-Nothing is centred: late in training most gradients are almost 0 while the mean is not, and
-subtracting it in float32 turns small distinct gradients into duplicates. Numbers are float32
-wherever that is enough; see ``as_rows``.
+Nothing is centred: late in training that would turn small distinct gradients into duplicates.
+Numbers are float32 wherever that loses nothing.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
@@ -30,7 +26,7 @@ BLOCK = 1 << 24  # distances held at a time: 64 MB of float32
 SMALLEST, LARGEST = 2.0**-30, 2.0**40  # of a set's largest number: squares stay inside float32
 OFFSET = 2.0**10  # times the spread: so far from zero, float32 has few digits left for it
 
-Array: TypeAlias = "Tensor | NDArray[np.floating] | NDArray[np.integer]"
+Array: TypeAlias = Tensor | NDArray[np.floating] | NDArray[np.integer]
 
 
 class NotFinite(ValueError):
@@ -38,11 +34,10 @@ class NotFinite(ValueError):
 
 
 def as_rows(values: Array, name: str) -> Tensor:
-    """Return ``values`` as a contiguous, finite matrix [n, d] on its own device.
+    """Return ``values`` as a contiguous, finite matrix [n, d] on its own device, or refuse.
 
-    In float32, unless that would lose what tells points apart: where squares would overflow or
-    vanish, and where more digits were given and numbers lie far from zero against their spread,
-    the matrix is in float64. What is no matrix, or not finite in float32, is refused.
+    In float32, unless squares would overflow or vanish, or numbers far from zero would lose what
+    tells points apart; then in float64.
     """
     if isinstance(values, Tensor):
         tensor = values.detach()
@@ -136,12 +131,10 @@ class Euclidean(Metric):
 class OuterProduct(Metric):
     """Last-layer gradients r_i ⊗ [z_i, 1] as their factors: residuals [n, C], inputs [n, d].
 
-    With Δ for the difference of two samples and z̃ = [z, 1],
+    With Δ for the difference of two samples, z̃ = [z, 1], s the mean of two squared norms, and
+    rearranged so that nearby samples do not cancel,
 
-        ‖g_i − g_j‖² = ‖Δr‖² (s_z − ‖Δz‖²/4) + ‖Δz‖² (s_r − ‖Δr‖²/4) + Δ‖r‖² Δ‖z̃‖² / 2,
-
-    where s is the mean of the two squared norms. This is the Gram form ⟨r_i, r_j⟩⟨z̃_i, z̃_j⟩
-    rearranged so that nearby samples do not cancel.
+        ‖g_i − g_j‖² = ‖Δr‖² (s_z − ‖Δz‖²/4) + ‖Δz‖² (s_r − ‖Δr‖²/4) + Δ‖r‖² Δ‖z̃‖² / 2.
     """
 
     __slots__ = ()
@@ -208,8 +201,7 @@ def squared_norms(space: Metric) -> Tensor:
 def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tensor:
     """||g_i - g_j|| for i in ``rows``, j in ``columns``.
 
-    Between points by differences: the matrix-product form loses small distances to rounding.
-    Between outer products by the Gram form in float64.
+    Of points by differences, which lose no small distance; of outer products by Gram in float64.
     """
     first = space.factors[0]
     if len(space.factors) == 1:
@@ -238,10 +230,7 @@ def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None 
 
 
 def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
-    """ε of the paper, relative: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j|| (Eq. 2, section 5).
-
-    Where all gradients cancel to nothing, the error is relative to their mean length instead.
-    """
+    """||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j|| (ε, Eq. 2), or by the mean length where that is 0."""
     everything = weighted_sum(space, slice(None))
     gap = float((everything - weighted_sum(space, indices, weights)).norm())
     whole = float(everything.norm())

@@ -8,14 +8,12 @@ With z the input and a = Wz + b the output of the last linear layer, r = dL/da:
 * ``logits``: r.
 * ``last-layer``: the gradient of the layer itself, r ⊗ [z, 1], by its Gram form.
 
-The last three come out of passes that training makes anyway. A sample's r (and z) are taken when
-the first epoch meets it, so at parameters that move; W is that of the epoch's end, so that all
-samples are compared by one metric (docs/adr/0009-moving-parameters.md).
+The last three come out of passes that training makes anyway, at parameters that move; W is that of
+the epoch's end, one metric for all (docs/adr/0009-moving-parameters.md).
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -32,8 +30,7 @@ REMEMBERED = "remembered"  # losses that a client keeps of its samples, likewise
 PROXIES = (STATIC, LAST_LAYER_INPUT, LOGITS, LAST_LAYER)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadGradients:
+class HeadGradients(NamedTuple):
     """Per sample: ``residuals`` dL/da [n, C], ``inputs`` z [n, d] and ``losses`` [n]."""
 
     residuals: Tensor
@@ -41,25 +38,23 @@ class HeadGradients:
     losses: Tensor
 
     @classmethod
-    def gather(cls, parts: list[HeadGradients], order: Tensor | None = None) -> HeadGradients:
+    def gather(cls, parts: Sequence[Self], order: Tensor | None = None) -> Self:
         """Join parts; ``order`` [n] says which sample each row is, and puts them in place."""
-        joined = cls(
-            torch.cat([part.residuals for part in parts]),
-            torch.cat([part.inputs for part in parts]),
-            torch.cat([part.losses for part in parts]),
-        )
+        joined = cls(*map(torch.cat, zip(*parts, strict=True)))
         if order is None:
             return joined
-        place = torch.argsort(order).to(joined.residuals.device)
-        return cls(joined.residuals[place], joined.inputs[place], joined.losses[place])
+        return joined.take(torch.argsort(order).to(joined.residuals.device))
+
+    def take(self, rows: slice | Tensor) -> Self:
+        """What some of the rows showed."""
+        return type(self)(*(values[rows] for values in self))
 
 
 def residual_metric(residuals: Array, weight: Array) -> Euclidean:
     """Return gradients dL/dz = Wᵀ r in at most C dimensions, with their distances unchanged.
 
-    r ↦ r L with L Lᵀ = W Wᵀ. L comes from the eigenvectors of W Wᵀ rather than from Cholesky's
-    factor, so a rank-deficient W (more classes than inputs, dead units) is not a special case:
-    directions that W does not see are dropped. ``weight`` is W [C, d].
+    r ↦ r L with L Lᵀ = W Wᵀ, by eigenvectors, so that a rank-deficient ``weight`` W [C, d] is not a
+    special case: directions that W does not see are dropped.
     """
     rows, matrix = as_rows(residuals, "residuals"), as_rows(weight, "weight").double()
     if rows.shape[1] != matrix.shape[0]:
@@ -76,10 +71,7 @@ def residual_metric(residuals: Array, weight: Array) -> Euclidean:
 
 
 def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> Metric:
-    """The space in which a ``proxy`` that looks at gradients measures distances.
-
-    ``weight`` is W [C, d] of the last layer, ``bias`` whether that layer has one.
-    """
+    """The space of a ``proxy`` that looks at gradients; ``weight`` is the last layer's W [C, d]."""
     if proxy == LAST_LAYER_INPUT:
         return residual_metric(seen.residuals, weight)
     if proxy == LAST_LAYER:

@@ -1,7 +1,5 @@
 """Weights of a chosen subset: every sample counts for its nearest chosen one (section 4.2)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -10,11 +8,7 @@ from fedcore.types import Coreset
 
 
 def nearest_counts(space: Metric, chosen: Tensor) -> Coreset:
-    """δ_k = |{j : k = argmin_{l in S} d_jl}| and the objective Σ_j min_k d_jk (Eq. 5).
-
-    Ties go to the lowest index, and a chosen sample always counts for itself, so every weight
-    is at least one even when chosen samples coincide. ``chosen`` [b] are sorted and unique.
-    """
+    """δ_k = |{j : k nearest of S}|, itself first, then the lowest index; Σ_j min_k d_jk (Eq. 5)."""
     nearest = torch.empty(len(space), dtype=torch.int64, device=chosen.device)
     objective = 0.0
     for rows in blocks(len(space), len(chosen)):
@@ -30,6 +24,12 @@ def equal_weights(space: Metric, chosen: Tensor) -> Coreset:
     """δ_k = n / b for every chosen sample, whatever stands near it."""
     weights = torch.full((len(chosen),), len(space) / len(chosen), dtype=torch.float64)
     return finish(space, chosen, weights.to(chosen.device))
+
+
+def everything(size: int, device: torch.device) -> Coreset:
+    """All samples, each for itself."""
+    indices = torch.arange(size, device=device)
+    return Coreset(indices, torch.ones_like(indices, dtype=torch.float64), 0.0, 0.0, indices)
 
 
 def finish(

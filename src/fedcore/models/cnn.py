@@ -1,27 +1,14 @@
 """The CNN of McMahan et al. 2017 for MNIST: two 5x5 convolutions, 512 units, 1,663,370 parameters.
 
-==============================  =======================  =========
-layer                           parameters for MNIST
-==============================  =======================  =========
-5x5 convolution, 1 to 32 maps   25 * 1 * 32 + 32               832
-2x2 max-pool                    (28x28 to 14x14)
-5x5 convolution, 32 to 64 maps  25 * 32 * 64 + 64           51,264
-2x2 max-pool                    (14x14 to 7x7)
-512 units, ReLU                 7 * 7 * 64 * 512 + 512   1,606,144
-10 scores                       512 * 10 + 10                5,130
-==============================  =======================  =========
+A convolution to 32 maps (832 parameters), a 2x2 max-pool, another to 64 maps (51,264), a max-pool,
+512 units with ReLU (1,606,144) and 10 scores (5,130). Convolutions keep the size of their input
+("same" padding): only so the sum is the published one.
 
-Convolutions keep the size of their input ("same" padding): only so the sum is the published one.
-
-Of many clients, a convolution is a product of image patches: for every client [B·H·W, 25·C] times
-[25·C, O]. Images lie with their channels last, so that a row of a patch is one run of memory. The
-gradient with respect to the input is the same product with the kernel turned around, so it needs no
-scattered additions:
+Of many clients, a convolution is a product of image patches, channels last: for every client
+[B·H·W, 25·C] times [25·C, O]. The gradient of the input is that with the kernel turned around:
 
     dx = patches(dy) · flip(W),   dW = dyᵀ · patches(x),   db = Σ dy
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -137,11 +124,7 @@ def _pool(images: Tensor) -> Tensor:
 
 
 def single_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The same for one client, with the library's convolutions, channels last.
-
-    Max-pools over images whose channels lie first are the slowest part of the plain module on
-    CPUs, after the convolutions.
-    """
+    """The same for one client on a CPU: the library's convolutions, pools with channels last."""
     own = {name: value.squeeze(0) for name, value in params.items()}
     images = functional.conv2d(x[0], own["first.weight"], own["first.bias"], padding=2)
     images = images.contiguous(memory_format=torch.channels_last)

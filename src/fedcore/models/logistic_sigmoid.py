@@ -1,7 +1,5 @@
 """Logistic regression as the authors' code has it: a sigmoid before the cross-entropy."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from fedcore.models.logistic import LinearClassifier

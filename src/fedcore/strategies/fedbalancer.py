@@ -20,8 +20,6 @@ Departures: the deadline is the fleet's, so their L / D is L; the clock charges 
 |H| is; losses are of the model that a round begins with; where none reaches θ, all are in H.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

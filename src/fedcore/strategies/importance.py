@@ -13,8 +13,6 @@ Source: Katharopoulos and Fleuret, "Not All Samples Are Created Equal", ICML 201
 drawn, and the gate smoothed over pools, ours is all of a client's samples. Defaults: none.
 """
 
-from __future__ import annotations
-
 from fedcore.coreset.proxies import LOGITS
 from fedcore.deadline import coreset_budget, full_set_fits
 from fedcore.server.method import Strategy

@@ -9,8 +9,6 @@ Source: Okanovic et al., "Repeated Random Sampling for Minimizing the Time-to-Ac
 ICLR 2024, which does so without clients. Defaults: none.
 """
 
-from __future__ import annotations
-
 from fedcore.server.method import Strategy
 from fedcore.strategies.random_subset import on_subsets
 

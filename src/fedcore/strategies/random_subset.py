@@ -9,8 +9,6 @@ Where n is 0, one sample is trained for the epochs that fit. Choosing costs noth
 Source: folklore, which the papers of FedCore and FedBalancer do not compare with. Defaults: none.
 """
 
-from __future__ import annotations
-
 from fedcore.coreset.proxies import NONE
 from fedcore.deadline import coreset_budget, full_set_fits
 from fedcore.server.merge import aggregation as by_name

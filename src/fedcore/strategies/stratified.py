@@ -9,8 +9,6 @@ Where there are fewer samples than classes, classes are left to chance.
 Source: textbook sampling theory (Neyman 1934, proportional allocation). Defaults: none.
 """
 
-from __future__ import annotations
-
 from fedcore.server.method import Strategy
 from fedcore.strategies.random_subset import on_subsets
 

@@ -15,8 +15,6 @@ Partial Training", CVPR Workshops 2023. Default: k = n / 2. Departures: they lea
 The E of the experiment does not enter. A model of one layer, or without an order, is refused.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -50,7 +50,7 @@ def test_what_is_not_tried_has_no_cost(late):
     places = np.lexsort((np.arange(400), near))
     begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), 400)
     rows, costs = take_rows(layout.rows, places), np.full(400, np.inf)
-    member_costs(rows, leaves_of(rows), layout.weights[places], begins, 5, costs)
+    member_costs(rows, leaves_of(rows), layout.weights[places], begins, 0, 5, costs)
     assert np.isfinite(costs).sum() == 10
     own = places[begins[0] : begins[1]]
     want = distances[np.ix_(own[:5], own)].astype(np.float64) @ layout.weights[own]

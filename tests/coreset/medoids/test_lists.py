@@ -37,34 +37,21 @@ def test_reversed_lists_name_exactly_those_who_list_a_point():
 
 
 def test_extras_stand_behind_the_exact_part_and_repeat_nothing():
-    lists, chosen = lists_on_a_line(), np.ones(20, np.bool_)
+    lists = lists_on_a_line()
     inside = lists.points[0, 3]
     found = np.array([[inside, 10, 15]], np.int32)
     distances = np.array([[lists.radius[0], 1e3, 2e3]], np.float32)
-    add_extras(lists, chosen, np.array([0]), found, distances, True)
+    add_extras(lists, np.array([0]), found, distances)
     assert lists.points[0, : lists.size[0]].tolist()[3:] == [inside, 10, 15]
-    assert lists.reach[0] == 2e3
-    add_extras(lists, chosen, np.array([0]), found[:, 2:], distances[:, 2:], True)
+    add_extras(lists, np.array([0]), found[:, 2:], distances[:, 2:])
     assert lists.points[0, : lists.size[0]].tolist()[4:] == [15]
 
 
-def test_new_medoids_join_those_that_still_are():
-    lists, chosen = lists_on_a_line(), np.ones(20, np.bool_)
-    first = np.array([[10, 12, 15]], np.int32)
-    add_extras(lists, chosen, np.array([0]), first, np.array([[1e3, 2e3, 3e3]], np.float32), True)
-    chosen[12] = False
-    new = np.array([[11, 18, -1]], np.int32)
-    add_extras(lists, chosen, np.array([0]), new, np.array([[1.5e3, 4e3, 0]], np.float32), False)
-    assert lists.points[0, : lists.size[0]].tolist()[4:] == [10, 11, 15, 18]
-    assert lists.reach[0] == 3e3
-
-
-def test_a_full_list_forgets_its_last_and_says_so():
-    lists, chosen = lists_on_a_line(count=60), np.ones(60, np.bool_)
-    for begin in (20, 28, 36):
-        found = np.arange(begin, begin + 8, dtype=np.int32)[None]
-        distances = found.astype(np.float32) * 100
-        add_extras(lists, chosen, np.array([0]), found, distances, begin == 20)
+def test_no_medoids_are_no_extras_and_a_list_has_room_for_all_that_are_asked_for():
+    lists = lists_on_a_line(count=60)
+    found = np.arange(20, 20 + EXTRAS, dtype=np.int32)[None]
+    add_extras(lists, np.array([0]), found, found.astype(np.float32) * 100)
+    assert lists.points[0].tolist()[4:] == found[0].tolist()
     assert lists.size[0] == lists.points.shape[1] == 4 + EXTRAS
-    assert len(set(lists.points[0].tolist())) == 4 + EXTRAS
-    assert lists.reach[0] <= lists.distances[0, -1]
+    add_extras(lists, np.array([0]), np.full((1, 3), -1, np.int32), np.zeros((1, 3), np.float32))
+    assert lists.size[0] == 4

@@ -1,25 +1,15 @@
 """What all executors share: assignments in blocks, on threads, and coresets chosen beside them."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
 
-from fedcore.client.coresets import Coresets
+from fedcore.client.coresets import Clients, Coresets
 from fedcore.task import Task
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    ClientId,
-    LocalUpdate,
-    Params,
-    SelectionTime,
-    TrainingSettings,
-)
+from fedcore.types import Assignment, LocalUpdate, Params, SelectionTime, TrainingSettings
 
 Made = TypeVar("Made")
 
@@ -30,18 +20,14 @@ class BlockwiseExecutor:
     def __init__(
         self,
         task: Task,
-        clients: Mapping[ClientId, ClientData],
+        clients: Clients,
         settings: TrainingSettings,
         *,
         block: int = 1,
         threads: int = 1,
         choosing: int = 0,
     ) -> None:
-        """Bind the model's recipe, the data, of which only a block's is looked at, and the steps.
-
-        ``block`` assignments are trained together, ``threads`` blocks side by side, and
-        ``choosing`` threads choose coresets; 0 chooses where a coreset is taken.
-        """
+        """Bind all; ``block`` assignments at a time, ``choosing`` threads for coresets."""
         self._task, self._clients, self._settings = task, clients, settings
         self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)

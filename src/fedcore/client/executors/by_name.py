@@ -1,15 +1,13 @@
 """The executor and the device that names such as ``auto`` stand for."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 import torch
 
+from fedcore.client.coresets import Clients
 from fedcore.client.executors.linear import LinearExecutor, one_layer_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
@@ -18,7 +16,7 @@ from fedcore.compiled import say_once
 from fedcore.errors import BadOption
 from fedcore.sources.clients import sizes_of
 from fedcore.task import Task
-from fedcore.types import ClientData, ClientId, Executor, TrainingSettings
+from fedcore.types import ClientData, Executor, TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ def choose_device(name: str, executor: str) -> torch.device:
 def choose_executor(
     name: str,
     task: Task,
-    clients: Mapping[ClientId, ClientData],
+    clients: Clients,
     settings: TrainingSettings,
     *,
     threads: int,
@@ -91,11 +89,7 @@ def _keep_freed_memory() -> None:
 def block_size(
     task: Task, example: ClientData, batch_size: int, device: torch.device
 ) -> int | None:
-    """How many clients to train side by side; None where the model allows no such thing.
-
-    A large network on a CPU is trained in blocks of one, a core each. ``example`` is some client's
-    samples, of which one batch is tried.
-    """
+    """How many clients to train side by side; None where the model allows no such thing."""
     size = sum(parameter.numel() for parameter in task.model.parameters())
     together = bytes_of_a_step(task, example, batch_size, clients=2, device=device)
     on_cpu = device.type == "cpu"

@@ -1,33 +1,24 @@
-"""The executor for linear classifiers: compiled loops, clients side by side on threads.
-
-Equal to ``SequentialExecutor`` up to the rounding of float32 sums: the same samples in the same
-order, from the same random streams.
-"""
-
-from __future__ import annotations
+"""Linear classifiers in compiled loops on threads; as ``SequentialExecutor`` up to rounding."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
+from fedcore.client.coresets import Clients
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.sequential import train_plainly
 from fedcore.client.job import Job, Train, waits_for_gradients
 from fedcore.compiled import have_numba
 from fedcore.stacked import OneLayer, brought
 from fedcore.task import Task, has_hooks
-from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, TrainingSettings
+from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
 
 
 def one_layer_of(task: Task) -> OneLayer | None:
-    """The linear layer with a bias that a model is, if it is one and compiled code can run here.
-
-    It computes what such a layer computes, so kinds that only inherit from it, hooks, and layers
-    of which something is frozen or computed are left to the model itself.
-    """
+    """The linear layer with a bias that a model is, if it is nothing else and numba is there."""
     model = task.model
     one: OneLayer | None = OneLayer(model) if type(model) is nn.Linear else None
     one = one or brought(model, "one_layer")
@@ -46,12 +37,7 @@ class LinearExecutor(BlockwiseExecutor):
     """Trains clients of a linear model in compiled loops, on the CPU."""
 
     def __init__(
-        self,
-        task: Task,
-        clients: Mapping[ClientId, ClientData],
-        settings: TrainingSettings,
-        *,
-        threads: int = 1,
+        self, task: Task, clients: Clients, settings: TrainingSettings, *, threads: int = 1
     ) -> None:
         """Bind the model and the data; ``threads`` train clients and choose coresets, 0 is all."""
         threads = threads or os.cpu_count() or 1

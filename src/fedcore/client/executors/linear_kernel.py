@@ -1,13 +1,8 @@
 """The whole local training of a linear classifier as one compiled loop.
 
-The rule of ``client/step.py`` with the gradient of the cross-entropy written out: for scores
-a = xW' + b and p = softmax(a), dL/da = p - onehot(y), dL/dW = (dL/da)' x. With a sigmoid in
-between, s = sigmoid(a) and p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
-
-Cost per step: 4·|B|·C·F floating-point operations on W [C, F], which stays in cache.
+The rule of ``client/step.py`` with a = xW' + b, p = softmax(a), dL/da = p - onehot(y) and dL/dW =
+(dL/da)' x; with s = sigmoid(a) in between, p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
 """
-
-from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +64,7 @@ def train_linear(
     first_epoch: int,
     sigmoid: bool,
 ) -> tuple[float, float]:
-    """Walk tapes [steps, batch]; gives Σ L and Σ L² of the first ``first_epoch`` steps.
-
-    ``weight`` [C, F] and ``bias`` [C] are where the pull goes to, and are moved in place; samples
-    are ``x`` [m, F] and ``y`` [m]; a shift may be empty; coefficient 0 marks padding.
-    """
+    """Walk tapes, moving ``weight`` and ``bias``; gives Σ L, Σ L² of ``first_epoch`` steps."""
     classes, features = weight.shape
     steps, batch = index.shape
     rate, pull = np.float32(learning_rate), np.float32(learning_rate * prox_mu)

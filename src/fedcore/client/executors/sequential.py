@@ -1,9 +1,4 @@
-"""The plain executor: one client after another, one step after another.
-
-It is what a real client process runs, and the twin every faster executor is tested against.
-"""
-
-from __future__ import annotations
+"""The plain executor, one step after another: what a real client runs, and every other's twin."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,11 +1,7 @@
 """A model's forward pass for a whole block of clients, and what a step of them takes.
 
-Models that bring no form of their own go through ``torch.func.vmap``. One client alone goes through
-the model itself, with parameters whose leading axis is dropped: matrix products of two axes have
-better code on CPUs than batches of one.
+Models without a form of their own go through ``vmap``; one client alone through the model itself.
 """
-
-from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
@@ -29,8 +25,7 @@ def form_of(task: Task) -> Form:
     alone = _own(task, "single_form") or module
 
     def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        # Vendors' kernels for one model are near their limit on CPUs; on a GPU the stacked
-        # form is the one that a graph can hold, whatever the number of clients.
+        # One model has the best kernels on CPUs; on a GPU a graph can only hold the stacked form.
         form = alone if len(x) == 1 and x.device.type == "cpu" else together
         return form(params, x, probe)
 
@@ -60,10 +55,7 @@ def by_module(task: Task) -> Form:
 
 
 def scores_of(task: Task, device: torch.device) -> Callable[[Params, Tensor], Tensor]:
-    """One model's scores [B, C] by the fastest way that is known, for forward passes alone.
-
-    Layers that behave differently in training, such as dropout, are not in it.
-    """
+    """One model's scores [B, C] in evaluation, by the fastest way that is known."""
     task = task.on(device)
     task.model.eval()
     form = _own(task, "single_form") if device.type == "cpu" else None
@@ -82,10 +74,8 @@ def bytes_of_a_step(
 ) -> int | None:
     """Bytes per client that a step keeps, parameters included; None where it cannot be had.
 
-    Found by trying: the block's scores must be those of the model itself, also where a batch ends
-    with rows of padding. So a model without a rule for ``vmap`` is refused, and one whose samples
-    see each other, and one that draws random numbers. ``clients`` copies of a client with ``data``
-    take the step.
+    Found by trying, with ``clients`` copies of a client: scores must be the model's own, also with
+    padding. Refused are models without ``vmap``, whose samples see each other, or that draw.
     """
     task = task.on(device)
     params = {name: value.to(device) for name, value in task.initial_params().items()}

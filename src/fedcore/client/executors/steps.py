@@ -1,15 +1,10 @@
 """The parameters of a block of clients, moved along tapes: step by step, or as a CUDA graph.
 
-A small step on a GPU is some hundred launches of a few microseconds each, and a launch from Python
-costs more than the work it starts. A graph, recorded once per number of clients and then replayed,
-starts them all at once. It reads and writes fixed addresses, so everything a step touches lies
-in buffers that stay: the pool of samples, the tape with a counter that says which step it is, and
-the clients' parameters, of which a graph for fewer clients takes the first rows. The number of
-clients is rounded up to a few values; slots without a client have coefficients of zero and stay
-where they are.
+A small step on a GPU is some hundred launches, which cost more from Python than they compute. A
+graph, recorded once per (rounded) number of clients, starts them all. It reads and writes fixed
+addresses: the pool of samples, the tape with a counter, the parameters. Slots without a client have
+coefficients of zero and stay where they are.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
@@ -31,17 +26,12 @@ LONGEST_RUN = 256  # steps of a tape at most: bounds what lies on the device
 
 
 class Pool:
-    """Samples of all clients of a block, one after another, on the device that trains them.
-
-    The buffers are kept from round to round and only grow; ``generation`` counts how often.
-    """
+    """Samples of a block's clients, in buffers that only grow; ``generation`` counts how often."""
 
     def __init__(self, device: torch.device) -> None:
         """Begin without samples."""
-        self.device = device
-        self.generation = 0
-        self.x = torch.empty(0)
-        self.y = torch.empty(0, dtype=torch.int64)
+        self.device, self.generation = device, 0
+        self.x, self.y = torch.empty(0), torch.empty(0, dtype=torch.int64)
 
     def fill(
         self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
@@ -102,14 +92,11 @@ class Steps:
 
     def __init__(self, form: Form, pool: Pool, settings: TrainingSettings, *, record: bool) -> None:
         """Bind what all blocks share; ``record`` is for GPUs, and elsewhere only costs."""
-        self._form = form
-        self._pool = pool
-        self._settings = settings
+        self._form, self._pool, self._settings = form, pool, settings
         self._rate: float | Tensor = settings.learning_rate
         if record and settings.schedule is not None:  # what is recorded reads it where it lies
             self._rate = torch.zeros((), dtype=torch.float64, device=pool.device)
-        self._record = record
-        self._capture = record and pool.device.type == "cuda"
+        self._record, self._capture = record, record and pool.device.type == "cuda"
         self._room, self._width, self._generation = 0, 0, -1
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
@@ -249,7 +236,7 @@ class Steps:
                 if note:
                     losses.append(found.view(shape[1:])[:clients].clone())
                 if seen is not None:
-                    shown.append(HeadGradients.gather([rows_of(seen, slice(clients * batch))]))
+                    shown.append(HeadGradients.gather([seen.take(slice(clients * batch))]))
             return torch.stack(losses) if note else None, shown
 
         return walk
@@ -277,8 +264,3 @@ class Steps:
             return moved
 
         return replay
-
-
-def rows_of(seen: HeadGradients, rows: slice | Tensor) -> HeadGradients:
-    """What some of the rows showed."""
-    return HeadGradients(seen.residuals[rows], seen.inputs[rows], seen.losses[rows])

@@ -1,15 +1,11 @@
 """The vectorised executor: a cohort trained side by side, in blocks that memory can hold.
 
-Equal to ``SequentialExecutor`` up to the rounding of float32 sums: the same samples in the same
-order, from the same random streams. Clients are sorted by the samples they train on before they
-are cut into blocks, so that those of a block finish at about the same time. On a CPU a block of a
-large network is one client (``by_name.block_size``).
+Equal to ``SequentialExecutor`` up to the rounding of float32 sums. Clients are sorted by how much
+they train on before they are cut into blocks, so that those of a block finish together.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.client.coresets import Coresets
+from fedcore.client.coresets import Clients, Coresets
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
-from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape, rows_of
+from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
 from fedcore.client.job import Job, Rest, Train, loss_sums
 from fedcore.client.schedule import BatchSchedule
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task
-from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, TrainingSettings
+from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
 LONGEST_WATCH = 64  # steps between two looks at the clients, where each leaves gradients behind
 CROWD = 0.75  # compact when fewer than this share of the slots are still at work
@@ -38,17 +34,14 @@ class VectorisedExecutor(BlockwiseExecutor):
     def __init__(
         self,
         task: Task,
-        clients: Mapping[ClientId, ClientData],
+        clients: Clients,
         settings: TrainingSettings,
         *,
         device: torch.device | str = "cpu",
         block: int = 100,
         threads: int = 1,
     ) -> None:
-        """Bind the model's recipe, the data and how steps are taken, in blocks of how many.
-
-        ``threads`` train blocks on a CPU, and choose coresets beside them; 0 is one per core.
-        """
+        """Bind all; ``threads`` train blocks on a CPU and choose coresets, 0: one per core."""
         self._device = torch.device(device)
         threads = threads or os.cpu_count() or 1
         blocks = threads if self._device.type == "cpu" else 1
@@ -65,7 +58,7 @@ class VectorisedExecutor(BlockwiseExecutor):
         data = [self._clients[assignment.client_id] for assignment in assignments]
         return self._of_this_thread(self._new_block).train(params, assignments, data)
 
-    def _new_block(self) -> Block:
+    def _new_block(self) -> "Block":
         task, pool = self._task.on(self._device), Pool(self._device)
         record = self._device.type == "cuda"
         steps = Steps(form_of(task), pool, self._settings, record=record)
@@ -98,7 +91,7 @@ class _Client:
         """Keep what the next steps' rows [count · batch] showed, those of padding left out."""
         coming = self.coming(count)
         real = np.flatnonzero(coming.coefficient > 0)
-        self.seen.append(rows_of(seen, torch.from_numpy(real).to(seen.losses.device)))
+        self.seen.append(seen.take(torch.from_numpy(real).to(seen.losses.device)))
         self.order.append(torch.from_numpy(coming.index.ravel()[real]))
 
 
@@ -194,7 +187,7 @@ class Block:
         for slot, client in training:
             if shown and client.train.watch:
                 own = slice(slot * shape[2], (slot + 1) * shape[2])
-                client.watch(HeadGradients.gather([rows_of(seen, own) for seen in shown]), count)
+                client.watch(HeadGradients.gather([seen.take(own) for seen in shown]), count)
 
     def _note_losses(self) -> None:
         """Bring sums from the device; not before the end, since the next tape would wait for it."""

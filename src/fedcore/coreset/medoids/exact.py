@@ -12,47 +12,57 @@ with d1, d2 the distances to the nearest and second medoid and removal(m) = Σ_{
 can beat the medoid that is cheapest to remove: a candidate costs one scan for d_jc < d2_j.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import Floats, Rows
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Indices, Rows
+from fedcore.coreset.medoids.kernels import member_costs
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.source import (
-    Clusters,
-    Doubles,
-    Indices,
-    Source,
-    assign,
-    charge_removals,
-    clusters_of,
-    fill,
-    place,
-    row_to,
-)
+from fedcore.coreset.medoids.source import Clusters, Source, assign, clusters_of, fill, row_to
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
 PIECE = 500_000  # distances between two looks at the clock
+Bytes = NDArray[np.uint8]
 MOST_SWAPS = 100  # a point: never reached, but if rounding led in a circle, this would end it
+
+
+@compiled
+def place(source: Source, point: int, slot: int) -> None:
+    """Write ``point`` into a slot of the medoids' leaves."""
+    rows, leaves, leaf, lane = source.rows, source.medoids, slot // LEAF, slot % LEAF
+    if len(source.labels) > 0:
+        source.served[slot] = source.labels[point]
+    leaves.left[leaf, :, lane] = rows.left[point]
+    if len(rows.norm_left) > 0:
+        leaves.right[leaf, :, lane] = rows.right[point]
+        leaves.norm_left[leaf, lane] = rows.norm_left[point]
+        leaves.norm_right[leaf, lane] = rows.norm_right[point]
+
+
+@inlined
+def charge_removals(state: Clusters, weights: Floats) -> int:
+    """Recompute what removing each medoid would cost; return the slot where it is least."""
+    state.removal[:] = 0.0
+    for point in range(len(state.near)):
+        gap = np.float64(state.second_distance[point]) - np.float64(state.near_distance[point])
+        state.removal[state.near[point]] += np.float64(weights[point]) * gap
+    cheapest = 0
+    for slot in range(1, len(state.removal)):
+        if state.removal[slot] < state.removal[cheapest]:
+            cheapest = slot
+    return cheapest
 
 
 @inlined
 def _best_swap(
-    state: Clusters,
-    weights: Floats,
-    row: Floats,
-    cheapest: int,
-    hits: NDArray[np.uint8],
-    near_enough: Indices,
+    state: Clusters, weights: Floats, row: Floats, cheapest: int, hits: Bytes, near_enough: Indices
 ) -> tuple[int, float]:
     """Return the slot that the point with distances ``row`` should take, and the change.
 
-    ``cheapest`` is the slot whose removal costs least; ``hits``, zero at its end, and
-    ``near_enough`` are scratch. Nothing here branches on distances: those tell a processor nothing.
+    ``hits``, zero at its end, and ``near_enough`` are scratch. Nothing branches on distances.
     """
     shared = 0.0  # what the candidate saves whichever medoid goes
     count = found = 0
@@ -87,13 +97,8 @@ def _best_swap(
 
 
 @inlined
-def _insert(
-    state: Clusters, slot: int, row: Floats, stale: Indices, hits: NDArray[np.uint8]
-) -> int:
-    """Put a point with distances ``row`` into ``slot``; list points that lost a medoid.
-
-    Returns how many of ``stale`` [n] were filled: those need ``_assign``.
-    """
+def _insert(state: Clusters, slot: int, row: Floats, stale: Indices, hits: Bytes) -> int:
+    """Put a point into ``slot``; say how many of ``stale`` [n], who lost a medoid, were filled."""
     count = 0
     for j in range(len(row)):
         lost = (state.near[j] == slot) | (state.second[j] == slot)
@@ -123,8 +128,7 @@ def sweep(
 ) -> tuple[int, int, int]:
     """Try up to ``tries`` candidates from ``first`` on, swapping whenever that helps.
 
-    ``quiet`` candidates before ``first`` are known not to help; n of them in a row end the
-    search. Returns the next candidate, the new ``quiet`` and the swaps made.
+    ``quiet`` before ``first`` did not help; n in a row end all. Gives the next, ``quiet``, swaps.
     """
     count = len(state.near)
     stored = len(source.matrix) > 0
@@ -167,10 +171,7 @@ def sweep(
 
 @compiled
 def finish(source: Source, shuffled: Indices) -> tuple[Indices, Indices]:
-    """Return the medoids in ascending order, and the slot among them of everybody's nearest.
-
-    Slots have been shuffled by swaps; ties must go to the medoid that comes first.
-    """
+    """Return sorted medoids and everybody's nearest: ties go to the medoid that comes first."""
     medoids = np.sort(shuffled)
     if len(source.matrix) == 0:
         for slot in range(len(medoids)):
@@ -195,18 +196,6 @@ def swap_to_the_end(
     return medoids, near, swaps
 
 
-@compiled
-def costs_alone(source: Source, weights: Floats, begin: int, out: Doubles) -> None:
-    """Set ``out`` [m] to Σ_j w_j d(j, c) for the candidates c = begin .. begin + m."""
-    row = np.empty(len(weights), np.float32)
-    for position in range(len(out)):
-        row_to(source, begin + position, source.leaves, source.labels, row)
-        total = 0.0
-        for j in range(len(row)):
-            total += np.float64(weights[j]) * np.float64(row[j])
-        out[position] = total
-
-
 def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: bool) -> Source:
     """Prepare distances between all points, with these as the first medoids; a matrix is empty."""
     count, leaves = len(rows.left), leaves_of(rows)
@@ -219,17 +208,14 @@ def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: b
 
 
 def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
-    """Swap from ``problem.start`` until no swap helps, or the time is up.
-
-    Swaps only ever lower the objective, so whenever they end, the answer is the best so far.
-    """
+    """Swap from ``problem.start`` until no swap helps, or the time is up."""
     rows, labels, count = problem.rows, problem.labels, len(problem.weights)
     long = rows.left.shape[1] + rows.right.shape[1] > LONG
     # Filling a matrix cannot be cut short.
     stored = over is None and count <= (STORED_LONG if long else STORED)
-    source = source_of(rows, labels, problem.start, stored=stored and problem.k > 1)
     if problem.k == 1:
-        return _best_alone(problem, source, over)
+        return _best_alone(problem, over)
+    source = source_of(rows, labels, problem.start, stored=stored)
     if over is None:
         medoids, near, swaps = swap_to_the_end(source, problem.start, problem.weights)
         return Medoids(medoids, near, "exact", swaps=swaps)
@@ -243,15 +229,15 @@ def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
     return Medoids(medoids, near, "exact", swaps=swaps, finished=quiet >= count)
 
 
-def _best_alone(problem: Problem, source: Source, over: Over | None) -> Medoids:
+def _best_alone(problem: Problem, over: Over | None) -> Medoids:
     """Return the best single medoid by trying all, beginning with the start."""
-    count, begin = len(problem.weights), 0
+    rows, count, begin = problem.rows, len(problem.weights), 0
     costs, size = np.full(count, np.inf), max(1, PIECE // count)
+    given = rows, leaves_of(rows), problem.weights, np.array([0, count])
     if problem.warm:
-        place = int(problem.start[0])
-        costs_alone(source, problem.weights, place, costs[place : place + 1])
+        member_costs(*given, int(problem.start[0]), 1, costs)
     while begin < count and not (over is not None and over()):
-        costs_alone(source, problem.weights, begin, costs[begin : begin + size])
+        member_costs(*given, begin, size, costs)
         begin += size
     best = np.array([int(np.argmin(costs))])
     return Medoids(best, np.zeros(count, np.int64), "exact", finished=begin >= count)

@@ -1,12 +1,9 @@
 """Distances from one point to a run of 64 others: the inner loop of every compiled path.
 
-Points are stored twice: as rows (a query is one row) and as *leaves*, runs of 64 consecutive
-points laid out dimension by dimension, so that one query against one leaf is a loop over 64
-contiguous numbers which the compiler turns into vector instructions. Distances come from
-differences, never from ‖p‖² + ‖q‖² − 2⟨p, q⟩, which loses small distances between large vectors.
+Points are stored as rows and as *leaves*, 64 of them dimension by dimension, which the compiler
+turns into vector instructions. Distances come from differences: ‖p‖² + ‖q‖² − 2⟨p, q⟩ loses small
+ones between large vectors.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -21,6 +18,9 @@ FAR = 1e30  # beyond any squared distance of points scaled to 1
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+Indices = NDArray[np.int64]
+Real = np.float32
+Found = tuple[Ints, Floats]  # names and distances [m, K] to be filled in
 
 
 class Rows(NamedTuple):
@@ -46,9 +46,8 @@ class Leaves(NamedTuple):
 def accumulate(blocks: Floats, leaf: int, values: Floats, point: int, out: Floats) -> None:
     """Set ``out`` to Σ_t (values[point, t] − blocks[leaf, t])², 64 sums at once.
 
-    The compiler keeps the 64 sums in registers, but writes them to memory after every pass of the
-    outer loop: two coordinates a pass are faster than one, and four or eight no faster than two. A
-    test inside the loop makes it much slower.
+    Sums go to memory after every pass of the outer loop: two coordinates a pass are faster than
+    one, four no faster than two, and a test inside makes it much slower.
     """
     for j in range(LEAF):
         out[j] = 0.0
@@ -69,13 +68,8 @@ def accumulate(blocks: Floats, leaf: int, values: Floats, point: int, out: Float
 
 @inlined
 def _outer(
-    left: np.float32,
-    right: np.float32,
-    norm_left: np.float32,
-    other_left: np.float32,
-    norm_right: np.float32,
-    other_right: np.float32,
-) -> np.float32:
+    left: Real, right: Real, norm_left: Real, other_left: Real, norm_right: Real, other_right: Real
+) -> Real:
     """Return the squared distance of two outer products from ‖Δr‖² and ‖Δz‖² (``metric``)."""
     half, quarter = np.float32(0.5), np.float32(0.25)
     value = left * (half * (norm_right + other_right) - quarter * right)
@@ -107,10 +101,7 @@ def squared_to_leaf(rows: Rows, point: int, leaves: Leaves, leaf: int, out: Floa
 
 @inlined
 def _between(values: Floats, first: int, second: int, sums: Floats) -> np.float32:
-    """Return ‖values[first] − values[second]‖²; ``sums`` [32] is scratch.
-
-    So many sums side by side, added up in the end, since a single one would wait for itself.
-    """
+    """Return ‖values[first] − values[second]‖², many sums at a time; ``sums`` [32] is scratch."""
     width = values.shape[1]
     for lane in range(LANES):
         sums[lane] = 0.0

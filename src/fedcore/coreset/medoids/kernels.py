@@ -1,75 +1,34 @@
-"""The one door between Python and compiled loops: what a call without a clock enters.
-
-What needs a file of its own is compiled into a door of one line; see the module it is taken from.
-"""
-
-from __future__ import annotations
-
-import math
+"""The one door from Python to compiled loops; others have a file, and a door of one line here."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled, compiled_training, inlined
-from fedcore.coreset.medoids import moves, products, search
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows, squared_to_leaf
+from fedcore.compiled import compiled, compiled_training
+from fedcore.coreset.medoids import geometry, moves, products, search
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Found, Indices, Ints, Leaves, Rows
 from fedcore.coreset.medoids.moves import Lists, Reverse, State, Tables
-from fedcore.coreset.medoids.plain import COARSE, FAR, FINE
 from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
 
-Indices = NDArray[np.int64]
-Places = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
 
 @compiled
-def add_words(keys: Indices, values: Floats, factors: Indices) -> None:
-    """Add a random linear form of each row to ``keys`` [v, n]: the twin of ``plain.add_words``."""
-    count, width = values.shape
-    exact = values.view(np.int32)
-    for point in range(count):
+def add_word(key: Indices, words: Ints, factors: Indices) -> None:
+    """Add Σ_t factor_t word_t of each row to ``key`` [n]: the twin of ``plain.add_word``."""
+    for point in range(len(words)):
         total = np.int64(0)
-        for t in range(width):
-            total += _word(exact[point, t]) * factors[t]
-        keys[-1, point] += total
-    if len(keys) == 1 or width == 0:
-        return
-    centre, largest = np.zeros(width, np.float64), np.float32(FAR)
-    for point in range(count):
-        for t in range(width):
-            centre[t] += np.float64(values[point, t])
-    middle = (centre / count).astype(np.float32)
-    away = 0.0
-    for point in range(count):
-        for t in range(width):
-            away += np.float64(abs(values[point, t] - middle[t]))
-    _, exponent = math.frexp(away / (count * width))
-    scale = np.float32(2.0 ** min(FINE - exponent, 127))
-    coarser = np.float32(2.0 ** (COARSE - FINE))
-    for point in range(count):
-        coarse = fine = np.int64(0)
-        for t in range(width):
-            step = (values[point, t] - middle[t]) * scale
-            step = min(max(step, -largest), largest)
-            coarse += _word(np.int32(np.rint(step * coarser))) * factors[t]
-            fine += _word(np.int32(np.rint(step))) * factors[t]
-        keys[0, point] += coarse
-        keys[1, point] += fine
-
-
-@compiled
-def _word(value: np.int32) -> np.int64:
-    wide = np.int64(value)
-    return wide ^ (wide >> np.int64(15))  # trailing zeros would carry through the product
+        for t in range(words.shape[1]):
+            wide = np.int64(words[point, t])
+            total += (wide ^ (wide >> np.int64(15))) * factors[t]
+        key[point] += total
 
 
 @compiled_training
 def measured(points: Floats | Doubles, served: Indices) -> tuple[float, float, float, float]:
     """Return Σ_j ‖p_j − p_s(j)‖, ‖Σ_j (p_j − p_s(j))‖, ‖Σ_j p_j‖ and mean ‖p_j‖, in float64.
 
-    The twin of ``metric.pair_distances`` and ``gradient_error``: with weights that are counts,
-    Σ_j p_j − Σ_k δ_k p_k is the sum of all differences.
+    The twin of ``metric.pair_distances`` and ``gradient_error``, with weights that are counts.
     """
     count, width = points.shape
     gap, whole = np.zeros(width), np.zeros(width)
@@ -134,9 +93,8 @@ def _widest(points: Floats, items: Indices, begin: int, end: int) -> int:
 def spatial_order(points: Floats) -> Indices:
     """Return a permutation of the points [n, d] whose runs of 64 lie close together.
 
-    The leaves of a k-d tree, read off (Bentley, "Multidimensional binary search trees used for
-    associative searching", 1975): segments are halved at the median of their widest coordinate
-    until 64 points are left, so every run of 64 points is a small box.
+    Halved at the median of the widest coordinate until 64 are left: the leaves of a k-d tree
+    (Bentley, "Multidimensional binary search trees used for associative searching", 1975).
     """
     count = points.shape[0]
     items = np.arange(count)
@@ -162,98 +120,40 @@ def spatial_order(points: Floats) -> Indices:
 
 @compiled
 def member_costs(
-    rows: Rows, leaves: Leaves, weights: Floats, begins: Indices, most: int, out: Doubles
+    rows: Rows, leaves: Leaves, weights: Floats, begins: Indices, skip: int, most: int, out: Doubles
 ) -> None:
-    """Set out[c] to Σ_{j in cluster} w_j d(c, j) for the first ``most`` members c of each cluster.
+    """Set out[c] to Σ_{j in cluster} w_j d(c, j) for ``most`` members of each behind ``skip``.
 
-    Clusters are the rows begins[i] .. begins[i + 1]. Swaps weigh a new medoid against all others
-    but know it only through lists; this knows one cluster only, but all of its distances: n² / k
-    where clusters are alike. Late in training one cluster may hold most points, hence ``most``.
+    Clusters are the rows begins[i] .. begins[i + 1]; late in training one may hold most points.
     """
     squared = np.empty(LEAF, np.float32)
     for cluster in range(len(begins) - 1):
         begin, end = begins[cluster], begins[cluster + 1]
-        for member in range(begin, min(end, begin + most)):
+        for member in range(begin + skip, min(end, begin + skip + most)):
             total = 0.0
             for leaf in range(begin // LEAF, (end - 1) // LEAF + 1):
-                squared_to_leaf(rows, member, leaves, leaf, squared)
-                first = leaf * LEAF
-                for j in range(max(begin - first, 0), min(end - first, LEAF)):
-                    total += np.float64(weights[first + j]) * np.float64(np.sqrt(squared[j]))
+                geometry.squared_to_leaf(rows, member, leaves, leaf, squared)
+                base = leaf * LEAF
+                for j in range(max(begin - base, 0), min(end - base, LEAF)):
+                    total += np.float64(weights[base + j]) * np.float64(np.sqrt(squared[j]))
             out[member] = total
 
 
 @compiled
-def nearest_by_leaves(
-    rows: Rows, queries: Indices, index: Index, points: Ints, distances: Floats, own: bool
-) -> None:
-    """Fill in the nearest points; see ``search``."""
-    search.nearest_by_leaves(rows, queries, index, points, distances, own)
-
-
-@compiled
-def nearest_by_products(
-    rows: Rows,
-    queries: Indices,
-    index: Products,
-    inner: Floats,
-    points: Ints,
-    distances: Floats,
-    own: bool,
-) -> None:
-    """Fill in the nearest points; see ``products``."""
-    products.nearest_by_products(rows, queries, index, inner, points, distances, own)
-
-
-@compiled
-def add_extras(
-    lists: Lists, chosen: Places, rows: Indices, found: Ints, distances: Floats, fresh: bool
-) -> None:
-    """Put medoids [m, E < EXTRAS], sorted, behind the exact part of the lists of ``rows``.
-
-    With ``fresh`` they are the nearest of all medoids and replace what was there. Otherwise
-    they are the nearest of those that are new, and join the extras that are medoids still.
-    """
+def add_extras(lists: Lists, rows: Indices, found: Ints, distances: Floats) -> None:
+    """Put medoids [m, EXTRAS], sorted, or −1, behind the exact part of the lists of ``rows``."""
     for row in range(len(rows)):
         point = rows[row]
-        exact = lists.exact[point]
-        size = exact
-        if not fresh:
-            for position in range(exact, lists.size[point]):
-                if chosen[lists.points[point, position]]:
-                    lists.points[point, size] = lists.points[point, position]
-                    lists.distances[point, size] = lists.distances[point, position]
-                    size += 1
-        for position in range(found.shape[1]):
-            name, distance = found[row, position], distances[row, position]
-            if name < 0:
-                break
-            if distance >= lists.distances[point, exact - 1]:  # else it is listed already
-                size = _insert(lists, point, size, name, distance)
+        exact = size = lists.exact[point]
+        for extra in range(found.shape[1]):
+            name, distance = found[row, extra], distances[row, extra]
+            listed = name < 0 or distance < lists.distances[point, exact - 1]
+            for position in range(exact):
+                listed |= lists.points[point, position] == name
+            if not listed:
+                lists.points[point, size], lists.distances[point, size] = name, distance
+                size += 1
         lists.size[point] = size
-        if fresh:
-            # All of them, if there were fewer than asked for.
-            whole = found[row, found.shape[1] - 1] < 0
-            lists.reach[point] = 1e30 if whole else distances[row, found.shape[1] - 1]
-
-
-@inlined
-def _insert(lists: Lists, point: int, size: int, name: int, distance: float) -> int:
-    """Insert an extra where it belongs, unless it is listed; return the new size."""
-    for position in range(size):
-        if lists.points[point, position] == name:
-            return size
-    if size == lists.points.shape[1]:
-        size -= 1  # the last one makes room, and is not known of any more
-        lists.reach[point] = min(lists.reach[point], lists.distances[point, size - 1])
-    place = size
-    while place > lists.exact[point] and lists.distances[point, place - 1] > distance:
-        lists.points[point, place] = lists.points[point, place - 1]
-        lists.distances[point, place] = lists.distances[point, place - 1]
-        place -= 1
-    lists.points[point, place] = name
-    lists.distances[point, place] = distance
-    return size + 1
 
 
 @compiled
@@ -279,14 +179,28 @@ def who_lists(lists: Lists, begins: Ints, ends: Ints) -> Reverse:
 
 
 @compiled
+def nearest_by_leaves(rows: Rows, queries: Indices, index: Index, found: Found, own: bool) -> None:
+    """See ``search``."""
+    search.nearest_by_leaves(rows, queries, index, found, own)
+
+
+@compiled
+def nearest_by_products(
+    rows: Rows, queries: Indices, index: Products, inner: Floats, found: Found, own: bool
+) -> None:
+    """See ``products``."""
+    products.nearest_by_products(rows, queries, index, inner, found, own)
+
+
+@compiled
 def settle(lists: Lists, state: State) -> float:
-    """Find everybody's medoids; see ``moves``."""
+    """See ``moves``."""
     return moves.settle(lists, state)
 
 
 @compiled
 def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
-    """Drop the cheapest medoids; see ``moves``."""
+    """See ``moves``."""
     return moves.drop(lists, reverse, state, number, limit)
 
 
@@ -294,5 +208,5 @@ def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float)
 def sweep(
     lists: Lists, reverse: Tables, state: State, first: int, quiet: int, tries: int, least: float
 ) -> tuple[int, int, int]:
-    """Swap where that helps; see ``moves``."""
+    """See ``moves``."""
     return moves.sweep(lists, reverse, state, first, quiet, tries, least)

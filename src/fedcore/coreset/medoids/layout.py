@@ -1,10 +1,4 @@
-"""Points as compiled loops want them: rows and leaves, in spatial order, with an index to search.
-
-``Layout`` holds the points of a problem so that near ones stand together, one label after the
-other; its *places* are what neighbour lists speak of.
-"""
-
-from __future__ import annotations
+"""Points as compiled loops want them: rows and leaves, near ones together, and an index."""
 
 import math
 from dataclasses import dataclass
@@ -159,9 +153,8 @@ def nearest(
 ) -> tuple[Ints, Floats]:
     """Return each query's k nearest points of ``index``, [m, k] names and distances, sorted.
 
-    Queries are positions in ``rows``, best given in spatial order. A query is its own neighbour
-    only with ``keep_own``. Where there are fewer than k points, −1 is filled in. ``TimeUp`` is
-    raised if there is a clock, and it says so.
+    Queries are positions in ``rows``, best in spatial order; −1 fills up what is missing. A query
+    is its own neighbour only with ``keep_own``. Raises ``TimeUp`` when ``over`` says so.
     """
     points = np.empty((len(queries), k), np.int32)
     distances = np.empty((len(queries), k), np.float32)
@@ -175,7 +168,7 @@ def nearest(
         part = slice(begin, begin + size)
         some, found = queries[part], (points[part], distances[part])
         if isinstance(index, Index):
-            nearest_by_leaves(rows, some, index, *found, keep_own)
+            nearest_by_leaves(rows, some, index, found, keep_own)
         else:
             known = begin if len(kept) else 0
             products = rows.left[some] @ index.left[:, known:]
@@ -184,22 +177,19 @@ def nearest(
             if len(kept):
                 kept[part, begin:], kept[begin:, part] = products, products.T
                 products = kept[part]
-            nearest_by_products(rows, some, index, products, *found, keep_own)
+            nearest_by_products(rows, some, index, products, found, keep_own)
     return points, distances
 
 
 def build_lists(
     layout: Layout, length: int, over: Over | None, among: NDArray[np.bool_] | None = None
 ) -> Lists:
-    """Return every point's list of ``length`` entries.
-
-    With ``among``, lists hold the point itself and its nearest of those places, and are complete
-    as far as those are concerned.
-    """
+    """Return every point's list of ``length``; with ``among``, of itself and those places alone."""
     count, length = len(layout), min(length, len(layout))
     shape = count, length + EXTRAS
-    sizes, reaches = np.empty((2, count), np.int32), np.empty((2, count), np.float32)
-    lists = Lists(np.empty(shape, np.int32), np.empty(shape, np.float32), *sizes, *reaches)
+    sizes, radius = np.empty((2, count), np.int32), np.empty(count, np.float32)
+    names, away = np.empty(shape, np.int32), np.empty(shape, np.float32)
+    lists = Lists(names, away, sizes[0], sizes[1], radius)
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:
         inside = np.arange(begin, end)
@@ -216,7 +206,7 @@ def build_lists(
             lists.exact[part] = lists.size[part] = 1 + known
             # A list that holds everybody has no border.
             border = np.float32(layout.far) if complete else lists.distances[queries, known]
-            lists.radius[part] = lists.reach[part] = border
+            lists.radius[part] = border
     return lists
 
 
@@ -227,10 +217,7 @@ def nearest_among(
     number: int,
     over: Over | None = None,
 ) -> tuple[Ints, Floats]:
-    """Return the ``number`` nearest ``members`` of each query inside its own label.
-
-    Queries are places in ascending order. Where there are too few members, −1 is filled in.
-    """
+    """Return the ``number`` nearest ``members`` of ascending places, each in its label; or −1."""
     points = np.full((len(queries), number), -1, np.int32)
     distances = np.zeros((len(queries), number), np.float32)
     for begin, end in layout.segments:
@@ -255,8 +242,7 @@ class Ranked(NamedTuple):
 def ranked(layout: Layout, who: NDArray[np.int64], near: Ints, distance: Floats) -> Ranked:
     """Order the members of each cluster by what they would cost as its medoid.
 
-    ``who`` [m] are the places that belong to the clusters in question, ``near`` [n] is the place
-    of each place's medoid, ``distance`` [n] how far that is.
+    ``who`` [m] are places in question, ``near`` [n] their medoids' places, at ``distance`` [n].
     """
     # A medoid stands first in its own cluster even where others lie at distance 0.
     away = np.where(near[who] == who, np.float32(-1.0), distance[who])
@@ -264,7 +250,7 @@ def ranked(layout: Layout, who: NDArray[np.int64], near: Ints, distance: Floats)
     begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), len(who))
     rows, costs = take_rows(layout.rows, places), np.full(len(who), np.inf)
     most = max(16, min(TRIED, TRIED * WIDE // (rows.left.shape[1] + rows.right.shape[1])))
-    member_costs(rows, leaves_of(rows), layout.weights[places], begins, most, costs)
+    member_costs(rows, leaves_of(rows), layout.weights[places], begins, 0, most, costs)
     cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
     return Ranked(places[order], begins, float(costs[order][begins[:-1]].sum()))

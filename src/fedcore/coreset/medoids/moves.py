@@ -1,17 +1,11 @@
 """Moves on neighbour lists: drop the cheapest medoid, swap one for a better point.
 
 Σ_j w_j d1_j, with d1_j the distance to the nearest medoid in j's list, is never less than the
-true objective (Eq. 5 of the paper) and equals it where lists reach far enough. removal(m) =
-Σ_{near_j = m} w_j (d2_j − d1_j) is kept up to date for every medoid, and a tournament tree over
-it answers which medoid is cheapest to remove.
-
-The swap is FasterPAM's (see ``exact``), restricted to what lists know: a candidate c can only
-help points that have c in their list nearer than their second medoid. If every point has two
-medoids inside the radius up to which its list is complete, nothing is missed and the change
-computed here *is* the change on the full distance matrix: that is the certificate.
+objective (Eq. 5 of the paper). removal(m) = Σ_{near_j = m} w_j (d2_j − d1_j) is kept for every
+medoid, and a tournament tree over it says which is cheapest to remove. The swap is FasterPAM's
+(``exact``) on what lists know: if every point has two medoids inside the radius up to which its
+list is complete, the change computed here *is* that on all distances: the certificate.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -21,16 +15,15 @@ from numpy.typing import NDArray
 from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids.geometry import Floats, Ints
 
-EXTRAS = 16  # room behind the exact part of a list
+EXTRAS = 8  # medoids behind the exact part of a list that holds too few
 NEVER = 1e300  # the removal cost of what is not a medoid
 
 
 class Lists(NamedTuple):
-    """Sorted neighbour lists of n points: what each knows of the others.
+    """Sorted neighbour lists of n points: each itself, then its K − 1 nearest, exactly.
 
-    A list starts with the point itself at distance 0 and goes on with its K − 1 nearest, exactly.
-    Behind them stand a few *extras*, medoids further away that a repair has found; between the two
-    there may be gaps, so anything beyond ``radius`` is an upper bound and not the truth.
+    Behind them stand *extras*, medoids further away that a repair has found: beyond ``radius``
+    there may be gaps.
     """
 
     points: Ints  # [n, K + extras]
@@ -38,7 +31,6 @@ class Lists(NamedTuple):
     exact: Ints  # [n] how many entries are the nearest without a gap
     size: Ints  # [n] how many entries there are
     radius: Floats  # [n] up to where the list is complete
-    reach: Floats  # [n] up to where it held all medoids at the last repair
 
 
 class Reverse(NamedTuple):
@@ -190,11 +182,7 @@ def _enter(lists: Lists, reverse: Tables, state: State, candidate: int) -> None:
 
 @compiled
 def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
-    """Drop up to ``number`` medoids, cheapest first, while each costs less than ``limit``.
-
-    Returns how many were dropped. This is greedy facility location run backwards: few steps
-    where k is large, and no step ever looks at more than a list.
-    """
+    """Drop up to ``number`` medoids, cheapest first, that cost below ``limit``; say how many."""
     dropped = 0
     for _ in range(number):
         cheapest = state.tree[1]
@@ -248,10 +236,7 @@ def _best_swap(reverse: Tables, state: State, candidate: int) -> tuple[int, floa
 def sweep(
     lists: Lists, reverse: Tables, state: State, first: int, quiet: int, tries: int, least: float
 ) -> tuple[int, int, int]:
-    """Try up to ``tries`` stale candidates from ``first`` on; swap where that gains > ``least``.
-
-    Takes and returns what ``exact.sweep`` does.
-    """
+    """Try up to ``tries`` stale candidates; swap where that gains > ``least`` (``exact.sweep``)."""
     count = len(state.chosen)
     swaps = 0
     while tries > 0 and quiet < count:

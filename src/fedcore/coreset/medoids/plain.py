@@ -1,14 +1,8 @@
 """The torch path: FasterPAM in tensor operations alone, where numba is missing; on any device.
 
-Chunks of candidates against all points: for a whole chunk the change that each would bring
-(``exact`` has the equation), then those that seem to help one by one, each weighed again, for the
-swaps before it may have changed its worth. Sums over clusters are taken in 64-bit integers: those
-do not depend on the order of the additions, so a seed gives one answer on a GPU, too.
+Of a chunk of candidates, those that seem to help (``exact`` has the equation) are weighed again one
+by one. Sums over clusters are taken in 64-bit integers, which do not depend on the order.
 """
-
-from __future__ import annotations
-
-import math
 
 import numpy as np
 import torch
@@ -19,8 +13,6 @@ from fedcore.coreset.medoids.problem import Medoids, Over
 from fedcore.coreset.metric import Metric, distances
 
 CHUNK = 1 << 21  # distances computed at a time
-COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
-FAR = 2.0**30  # steps from the mean, beyond which they see no difference
 UNITS = 2.0**52  # that the objective is counted in where it is summed up in whole numbers
 
 
@@ -76,17 +68,9 @@ class Plain:
     def swap(self, slot: int, candidate: int, reach: Tensor) -> None:
         """Put a candidate with distances [n] into a slot."""
         self.medoids[slot] = candidate
-        stale = (self.near == slot) | (self.second == slot)
-        nearer = (reach < self.near_distance) & ~stale
-        nearest = torch.full_like(self.near, slot)
-        second = (reach < self.second_distance) & ~stale & ~nearer
-        self.second = torch.where(nearer, self.near, torch.where(second, nearest, self.second))
-        self.second_distance = torch.where(
-            nearer, self.near_distance, torch.where(second, reach, self.second_distance)
-        )
-        self.near = torch.where(nearer, nearest, self.near)
-        self.near_distance = torch.where(nearer, reach, self.near_distance)
-        for part in torch.split(stale.nonzero()[:, 0], max(1, CHUNK // len(self.medoids))):
+        closer = reach < self.second_distance
+        who = ((self.near == slot) | (self.second == slot) | closer).nonzero()[:, 0]
+        for part in torch.split(who, max(1, CHUNK // len(self.medoids))):
             self._assign(part)
 
 
@@ -104,10 +88,7 @@ def solve_plain(
     start: NDArray[np.int64],
     over: Over | None = None,
 ) -> Medoids:
-    """Swap from ``start`` until a pass over all candidates changes nothing, or the time is up.
-
-    Candidates are some ``points`` of the space, each with the number of samples it stands for.
-    """
+    """Swap among ``points``, each ``counts`` samples, until none helps or the time is up."""
     device = space.factors[0].device
     chosen, weights, first = (torch.from_numpy(v).to(device) for v in (points, counts, start))
     labels = None if classes is None else torch.from_numpy(classes).to(device)
@@ -132,27 +113,9 @@ def solve_plain(
     return Medoids(medoids.cpu().numpy(), near, "torch", swaps=swaps, finished=finished)
 
 
-def add_words(
-    keys: NDArray[np.int64], values: NDArray[np.float32], factors: NDArray[np.int64]
-) -> None:
-    """Add a random linear form of each row to ``keys`` [v, n]: Σ_t factor_t word_t.
-
-    The last key sees the 32 bits of every number. If there are three, the first sees it rounded to
-    COARSE bits and the second to FINE ones: bits of how far numbers lie from their mean, in the
-    mean, and not of each one's own size, for what should be zero is a rounding error, whose size
-    is random.
-    """
-    words = [values.view(np.int32)]
-    if len(keys) == 3 and values.size:
-        # In float64, or the mean would depend on the order of the rows.
-        centred = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
-        # A power of two, which rounding errors leave as it is.
-        _, exponent = math.frexp(float(np.abs(centred).mean(dtype=np.float64)))
-        steps = (centred * np.float32(2.0 ** min(FINE - exponent, 127))).clip(-FAR, FAR)
-        coarse = steps * np.float32(2.0 ** (COARSE - FINE))
-        words = [np.rint(coarse).astype(np.int32), np.rint(steps).astype(np.int32), *words]
-    for key, word in zip(range(-len(words), 0), words, strict=True):
-        for begin in range(0, word.shape[1], 64):  # 64-bit copies of a slice, not of everything
-            part = word[:, begin : begin + 64].astype(np.int64)
-            part ^= part >> 15  # trailing zeros of round numbers would carry through the product
-            keys[key] += part @ factors[begin : begin + 64]
+def add_word(key: NDArray[np.int64], words: NDArray[np.int32], factors: NDArray[np.int64]) -> None:
+    """Add a random linear form of each row to ``key`` [n]: Σ_t factor_t word_t."""
+    for begin in range(0, words.shape[1], 64):  # 64-bit copies of a slice, not of everything
+        part = words[:, begin : begin + 64].astype(np.int64)
+        part ^= part >> 15  # trailing zeros of round numbers would carry through the product
+        key += part @ factors[begin : begin + 64]

@@ -1,13 +1,9 @@
-"""Long vectors turned so that idle coordinates go.
+"""Long vectors turned so that idle coordinates go; distances survive a rotation.
 
-Distances survive a rotation, and gradients that are a small layer's output times a fixed matrix
-turn out to have as many coordinates as the layer has outputs. Whether vectors lie in so small a
-space is found by a sketch (Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM
-Review 53, 2011): random combinations of some rows span it, and what is left of all rows outside
-that span is measured along a few random directions.
+Whether vectors lie in a small space is found by a sketch (Halko, Martinsson and Tropp, "Finding
+structure with randomness", SIAM Review 53, 2011): random combinations of some rows span it, and
+what is left of all rows outside that span is measured along a few random directions.
 """
-
-from __future__ import annotations
 
 import numpy as np
 import torch
@@ -24,11 +20,10 @@ IDLE = 2e-6  # of a point's norm: what rounding to float32 leaves in directions 
 
 
 def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return long vectors in their principal directions.
+    """Return long vectors in their principal directions, those of the first points, uncentred.
 
-    Directions come from the first points, uncentred (see ``metric``). Coordinates at the end are
-    dropped if for every single point they amount to no more than its own rounding; vectors that
-    fill many dimensions stay as they are.
+    Coordinates at the end go if for every point they are no more than its own rounding; vectors
+    that fill many dimensions stay as they are.
     """
     points = torch.from_numpy(rows)
     if points.shape[1] <= LONG:
@@ -53,18 +48,12 @@ def _directions(points: Tensor) -> Tensor:
 
 
 def _width(rotated: Tensor, norms: Tensor) -> int:
-    """Return how many coordinates are in use, given the points' squared norms."""
-    whole = rotated.shape[1]
-    if not _idle(rotated[:, -1:], norms):  # then none is, for the last says least
-        return whole
-    # tails[i, t]: the squared norm of what follows coordinate t of point i
-    energy = rotated.square()
-    tails = energy.sum(1, keepdim=True) - energy.cumsum(1)
-    idle = (tails <= 0.1 * energy.sum(1, keepdim=True)).all(0).nonzero()[:, 0]
-    width = int(idle[0]) + 1 if len(idle) else whole
-    while width < whole and not _idle(rotated[:, width:], norms):
-        width += max(1, width // 8)
-    return min(width, whole)
+    """Return how many coordinates are more than rounding, given the points' squared norms."""
+    allowed = (IDLE**2 * norms)[:, None]
+    if bool((rotated[:, -1:].square() > allowed).any()):  # then none is idle: the last says least
+        return rotated.shape[1]
+    tails = rotated.square().flip(1).cumsum(1)
+    return max(1, int((tails > allowed).any(0).sum()))
 
 
 def _span(points: Tensor) -> Tensor | None:
@@ -78,8 +67,3 @@ def _span(points: Tensor) -> Tensor | None:
     left = (points @ outside.float()).square().mean(1)
     allowed = (2 * IDLE * torch.linalg.vector_norm(points, dim=1)).square()
     return basis if bool((left <= allowed).all()) else None
-
-
-def _idle(coordinates: Tensor, norms: Tensor) -> bool:
-    """Say whether coordinates [n, t] are no more than rounding, by the points' squared norms."""
-    return bool((coordinates.square().sum(1) <= IDLE**2 * norms).all())

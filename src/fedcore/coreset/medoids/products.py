@@ -1,15 +1,11 @@
 """Exact nearest neighbours of long vectors: a matrix product bounds all distances.
 
-    ‖g_i − g_j‖² = ‖g_i‖² + ‖g_j‖² − 2 ⟨g_i, g_j⟩,
+    ‖g_i − g_j‖² = ‖g_i‖² + ‖g_j‖² − 2 ⟨g_i, g_j⟩,   of outer products ⟨r_i, r_j⟩⟨z_i, z_j⟩,
 
-and for outer products ⟨g_i, g_j⟩ = ⟨r_i, r_j⟩⟨z_i, z_j⟩: a product of matrices, or two, at the
-machine's full speed. In float32 that is wrong by some millionths of the norms, so it serves as a
-lower bound, less that slack. For each query the distances of the K points with the least bounds
-are computed from differences, and then those of points whose bound is below the K-th distance: a
-few more than K. What is returned does not depend on how the product was rounded.
+in float32 is wrong by some millionths of the norms: less that slack, a lower bound. Of the K points
+with the least bounds, distances are computed from differences, then of those whose bound is below
+the K-th. What is returned does not depend on how the product was rounded.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -18,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
-from fedcore.coreset.medoids.geometry import FAR, LANES, LEAF, Floats, Ints, Rows, squared_of_pair
+from fedcore.coreset.medoids.geometry import (
+    FAR,
+    LANES,
+    LEAF,
+    Floats,
+    Found,
+    Indices,
+    Ints,
+    Rows,
+    squared_of_pair,
+)
 from fedcore.coreset.medoids.search import Keys, furthest_bits, key_of, thin, threshold, write
 
 
@@ -46,8 +52,7 @@ def _measure(
 ) -> int:
     """Append the keys of points with bounds between ``least`` and ``limit``, given as bits.
 
-    Returns how many keys are held. When they become too many, the furthest go, and the limit
-    falls.
+    Returns how many are held; when they become too many, the furthest go.
     """
     room = keys.shape[1] - 1
     for begin in range(0, len(bounds), LEAF):
@@ -70,19 +75,10 @@ def _measure(
 
 @compiled
 def nearest_by_products(
-    rows: Rows,
-    queries: NDArray[np.int64],
-    index: Products,
-    products: Floats,
-    points: Ints,
-    distances: Floats,
-    keep_own: bool,
+    rows: Rows, queries: Indices, index: Products, products: Floats, found: Found, keep_own: bool
 ) -> None:
-    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``index`` to m queries.
-
-    ``products`` [m, size] are the inner products of queries and those points; ``slack`` is the
-    share of norms by which they may be wrong.
-    """
+    """Find the nearest to m queries; ``products`` [m, size] are inner products with ``index``."""
+    points, distances = found
     names, norms = index.names, index.norms
     size = len(names)
     slack = np.float32(1e-6 + 3e-7 * math.sqrt(rows.left.shape[1] + rows.right.shape[1]))

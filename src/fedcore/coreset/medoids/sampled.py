@@ -1,14 +1,10 @@
 """The sampled path: few medoids among many points, by a few candidates a medoid, in O(n K) memory.
 
-With k far below n a cluster outgrows a point's neighbour list, but not every point need be tried
-as a medoid. Some ten *candidates* a medoid are, and every point lists the candidates nearest to
-it: on such lists dropping, swapping and repairing go on as in the sparse path, with the costs of
-all n points. Then each cluster takes its best member for a medoid (``ranked``), new candidates
-are drawn around the new medoids and where the objective still lies, and swaps begin again, until
-a round gains next to nothing.
+With k far below n a cluster outgrows a neighbour list, but not every point need be tried. Every
+point lists the *candidates* nearest to it, some ten a medoid, and dropping, swapping and repairing
+go on as in the sparse path. Then clusters take their best members (``ranked``), new candidates are
+drawn around those and where the objective lies, until a round gains next to nothing.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -88,8 +84,7 @@ def _rounds(problem: Problem, layout: Layout, best: Best) -> tuple[Places, int]:
 def spread_out(layout: Layout, k: int) -> Places:
     """Mark k places: leaves of 64 get shares in proportion to the length of their diagonal.
 
-    Thousands of learnt samples crowd around 0 in few and tiny leaves: medoids drawn at random
-    would lie there, where they save nothing.
+    Most learnt samples crowd around 0 in tiny leaves, where medoids save nothing.
     """
     starts = np.arange(0, len(layout), LEAF)
     sizes = np.diff(np.append(starts, len(layout)))
@@ -112,10 +107,7 @@ def spread_out(layout: Layout, k: int) -> Places:
 
 
 def _starts(layout: Layout, start: Places, candidates: Places) -> list[Places]:
-    """Return the start with some of the candidates added, in the problem's random order.
-
-    With very few medoids one bad place costs percents: then there are several such starts.
-    """
+    """Return starts with some of the candidates added; several where medoids are very few."""
     others = np.flatnonzero(candidates & ~start)
     others = others[np.argsort(layout.order[others])]
     surplus = int(SURPLUS * len(others))
@@ -137,7 +129,6 @@ def _swapped(
     tries = []
     for start in starts:
         lists.size[:] = lists.exact
-        lists.reach[:] = lists.radius
         search = Search(layout, lists, start, best)
         search.thin(k)
         swaps = search.improve(whole=False)
@@ -149,8 +140,7 @@ def _swapped(
 def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:
     """Return new candidates: the best members of each cluster, then where the objective lies.
 
-    Those come at equal steps along Σ_j w_j d_j in spatial order, which is drawing in proportion
-    to the distance, as k-means++ does, but evenly and without chance.
+    Those at equal steps along Σ_j w_j d_j in spatial order: k-means++ without chance.
     """
     sizes = np.diff(order.begins)
     rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], sizes)

@@ -1,18 +1,13 @@
 """Exact nearest neighbours in few dimensions: most leaves are skipped by a bound.
 
-The search is brute force made cheap. Points stand in spatial order, in leaves of 64; the squared
-distance to a leaf's box, Σ_t max(low_t − x_t, x_t − high_t, 0)², is a lower bound. For 64 queries
-together, the distance between their box and a leaf's bounds them all: most leaves go at the price
-of one number. The others are visited from near to far, while their bound is below a query's
-current K-th distance. The answer is exact: bounds only ever save work, and ties go to the lower
-position.
+Points stand in spatial order, in leaves of 64; Σ_t max(low_t − x_t, x_t − high_t, 0)² bounds the
+squared distances to a leaf's box from below, and the box of 64 queries bounds them all at once.
+Leaves are visited from near to far while their bound is below a query's K-th distance. The answer
+is exact; ties go to the lower position.
 
-The nearest points found so far are kept as *keys*: the bits of a squared distance above a point's
-name. For numbers that are not negative, the order of the bits is the order of the numbers, and
-ties go by name: so a key is compared at once, and sorting keys sorts neighbours.
+Found points are kept as *keys*: the bits of a squared distance above a point's name. For numbers
+that are not negative the order of bits is that of numbers, so sorting keys sorts neighbours.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -20,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Ints, Rows, accumulate
+from fedcore.coreset.medoids.geometry import (
+    FAR,
+    LEAF,
+    Floats,
+    Found,
+    Indices,
+    Ints,
+    Rows,
+    accumulate,
+)
 
 Keys = NDArray[np.uint64]
 PART = 16  # points of a leaf that are passed over together if none is near
@@ -45,8 +49,7 @@ def key_of(bits: np.uint32, name: np.int32) -> np.uint64:
 def threshold(values: NDArray[np.unsignedinteger], wanted: int, slack: int) -> np.uint64:
     """Return a number that ``wanted`` of ``values`` do not exceed, and at most ``slack`` more.
 
-    Bisection on the value with vectorised counting: no branch depends on the data, where
-    quickselect would mispredict half of its comparisons.
+    By bisection and vectorised counting, where quickselect would mispredict its branches.
     """
     low: np.uint64 = values[0]
     high: np.uint64 = values[0]
@@ -89,10 +92,7 @@ def furthest_bits(keys: Keys, row: int, count: int) -> np.uint32:
 
 @compiled
 def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: Floats) -> None:
-    """Write keys[row, :count] in order, without ``own``, as far as there is room.
-
-    A key's place is the number of smaller keys: quadratic, but without branches.
-    """
+    """Write keys[row, :count] in order without ``own``, each at the number of smaller ones."""
     room = points.shape[1]
     points[row], distances[row] = -1, 0.0
     own_key = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -126,8 +126,7 @@ def _box_bounds(index: Index, turned: Floats, leaf: int, bounds: Floats) -> None
 def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
     """For a group of queries and every leaf: a bound for all of them, and how near it is.
 
-    ``least`` is the squared distance between the queries' box and the leaf's, ``near`` the sum of
-    the distances of a few of them to the leaf's box, which is the better order to visit in.
+    ``least`` is from box to box, ``near`` a sum over some queries, the better order to visit in.
     """
     least[:], near[:] = 0.0, 0.0
     step = max(1, count // 8)
@@ -145,23 +144,6 @@ def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near:
                 gap = max(index.low[t, leaf] - value, value - index.high[t, leaf])
                 gap = max(gap, np.float32(0.0))
                 near[leaf] += gap * gap
-
-
-@compiled
-def _by_nearness(near: Floats) -> Ints:
-    """Return the leaves from near to far, roughly: sorted by exponent and four bits behind it."""
-    bits = near.view(np.uint32)
-    begins = np.zeros(4097, np.int32)
-    for leaf in range(len(near)):
-        begins[(bits[leaf] >> np.uint32(19)) + 1] += 1
-    for bucket in range(4096):
-        begins[bucket + 1] += begins[bucket]
-    order = np.empty(len(near), np.int32)
-    for leaf in range(len(near)):
-        bucket = bits[leaf] >> np.uint32(19)
-        order[begins[bucket]] = leaf
-        begins[bucket] += 1
-    return order
 
 
 @inlined
@@ -191,14 +173,10 @@ def _collect(
 
 @compiled
 def nearest_by_leaves(
-    rows: Rows,
-    queries: NDArray[np.int64],
-    index: Index,
-    points: Ints,
-    distances: Floats,
-    keep_own: bool,
+    rows: Rows, queries: Indices, index: Index, found: Found, keep_own: bool
 ) -> None:
-    """Fill ``points`` and ``distances`` [m, K] with the nearest of ``index`` to m <= 64 queries."""
+    """Find the nearest of ``index`` to m <= 64 queries."""
+    points, distances = found
     count, k = points.shape
     wanted = k if keep_own else k + 1  # the query itself may be among them
     room = 2 * wanted + 32
@@ -207,8 +185,8 @@ def nearest_by_leaves(
     worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
     worst[:count] = FAR
     worst[count:] = -1.0  # nobody
-    found = np.empty((LEAF, LEAF), np.float32)
-    found_bits, worst_bits = found.view(np.uint32), worst.view(np.uint32)
+    reached = np.empty((LEAF, LEAF), np.float32)
+    reached_bits, worst_bits = reached.view(np.uint32), worst.view(np.uint32)
     turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
     for q in range(count):
         for t in range(rows.left.shape[1]):
@@ -218,7 +196,7 @@ def nearest_by_leaves(
     _group_bounds(index, turned, count, least, near)
     bounds = np.empty(LEAF, np.float32)
     visitors = np.empty(LEAF, np.int64)
-    for leaf in _by_nearness(near):
+    for leaf in np.argsort(near):
         largest = worst[0]
         for q in range(LEAF):
             largest = max(largest, worst[q])
@@ -235,10 +213,10 @@ def nearest_by_leaves(
         # away the next distances, begun in the meantime.
         for visitor in range(visiting):
             point = queries[visitors[visitor]]
-            accumulate(index.leaves, leaf, rows.left, point, found[visitor])
+            accumulate(index.leaves, leaf, rows.left, point, reached[visitor])
         for visitor in range(visiting):
             q = visitors[visitor]
-            bits = found_bits[visitor]
+            bits = reached_bits[visitor]
             held[q] = _collect(keys, q, held[q], bits, index.names, leaf, worst_bits[q])
             if held[q] > room:
                 held[q] = thin(keys, q, held[q], wanted, wanted // 4)

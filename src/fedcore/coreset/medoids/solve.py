@@ -1,14 +1,11 @@
 """k-medoids: the k points that serve all others best, Σ_j min_k d_jk (Eq. 5 of the paper).
 
-What holds whatever the input: medoids are distinct points as long as there are enough of them
-(equal points are merged before solving), and each serves itself; ties go to the point that comes
-first in an order made of a hash of the points' contents; so permuting the input permutes the
-answer and changes nothing else, except which of several *equal* points stands for them (the one
-with the lowest index). A seed gives one answer, on any device.
+Medoids are distinct points as long as there are enough (equal ones are merged before), and each
+serves itself. Points are ordered by a hash of their contents: permuting the input permutes the
+answer, but for which of *equal* points stands for them (the first). A seed gives one answer.
 """
 
-from __future__ import annotations
-
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -28,9 +25,9 @@ SHORT = 40  # coordinates that are not worth turning (``principal``),
 SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 
-# Points up to which rounded numbers lead: among more of them some are always about to round to
-# another number, and looking at all three times would take time that a budget may not have.
-MOST_ROUNDED = 4096
+MOST_ROUNDED = 4096  # points up to which rounded numbers lead: of more, some always round apart
+COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
+FAR = 2.0**30  # steps from the mean, beyond which they see no difference
 LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)
 NUMBA = have_numba()
 HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
@@ -39,10 +36,8 @@ Indices = NDArray[np.int64]
 
 
 def path_for(count: int, k: int) -> str:
-    """Say which way is taken with numba: the one place where that is decided.
-
-    Everything is compared on the ``exact`` path where that is little, and for a single medoid;
-    lists of neighbours serve many medoids (``sparse``), lists of candidates few (``sampled``).
+    """Say which way is taken with numba: all distances (``exact``) where they are few, lists of
+    neighbours for many medoids (``sparse``), lists of candidates for few (``sampled``).
     """
     many = k * LARGEST_CLUSTER >= count
     if k == 1 or count <= (SMALL if many else SMALL_FEW):
@@ -61,21 +56,12 @@ def solve(
     over: Over | None = None,
     path: str = "auto",
 ) -> Medoids:
-    """Choose k medoids among the points of a space.
+    """Choose k medoids among the points of a space, or of Euclidean ``space`` [n, d].
 
-    Args:
-        space: A metric, or points [n, d] with Euclidean distances.
-        k: How many to choose; n or more chooses all.
-        seed: Of the order in which points are looked at.
-        labels: One integer a point, which is then only served by a medoid of its own label.
-        start: Medoids to begin with, such as those of an earlier, similar problem.
-        seconds: After so long the best medoids so far are returned, at the worst k points drawn at
-            random, or the start; finding everybody's nearest is what this may take longer.
-        over: A clock in place of ``seconds``: says whether the time is up.
-        path: "exact", "sparse", "sampled", "torch", or "auto"; see ``path_for``.
-
-    Raises:
-        ValueError: If any of these does not fit, or labels ask for more medoids than k.
+    With ``labels`` [n] a point is only served by a medoid of its own label. ``start`` are medoids
+    to begin with. After ``seconds``, or when ``over`` says so, the best so far are returned, at the
+    worst k drawn at random; finding everybody's nearest may take longer. ``path`` is "exact",
+    "sparse", "sampled", "torch", or "auto" (``path_for``). What does not fit is a ValueError.
     """
     if seconds is not None:
         end = time.monotonic() + seconds
@@ -134,27 +120,26 @@ class Distinct:
 def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None = None) -> Distinct:
     """Group equal points (of equal label, if there are labels) and order the groups by hash.
 
-    Everything after that sees the same numbers in the same order however the input was permuted,
-    visits candidates in what is as good as random order, and can never choose two equal points.
-
-    The hash that leads is one of *rounded* numbers, and the next, for points that round to the
-    same, one of numbers rounded less. A local search ends elsewhere when it begins in another
-    order, so were the last bits to lead, points that differ by a rounding error would get another
-    coreset; like this they nearly always get the same.
+    Everything after that sees the same numbers however the input was permuted, and in what is as
+    good as random order. The hash that leads is of *rounded* numbers, the next of numbers rounded
+    less: a local search that begins in another order ends elsewhere, and a rounding error must not
+    do that.
     """
-    generator = np.random.default_rng([seed, *HASH])
     if NUMBA:
-        from fedcore.coreset.medoids.kernels import add_words
+        from fedcore.coreset.medoids.kernels import add_word
     else:
-        from fedcore.coreset.medoids.plain import add_words
+        from fedcore.coreset.medoids.plain import add_word
+    generator = np.random.default_rng([seed, *HASH])
     small = len(rows[0]) <= MOST_ROUNDED
     keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
     for values in rows:
-        add_words(keys, values, _factors(generator, values.shape[1]))
+        factors = _factors(generator, values.shape[1])
+        for key, word in zip(keys, words_of(values, small), strict=True):
+            add_word(key, word, factors)
     if labels is not None:
         # A label is one more column: its bits take part, its value is never computed with.
         label = labels.astype(np.int32)[:, None].view(np.float32)
-        add_words(keys[-1:], label, _factors(generator, 1))
+        add_word(keys[-1], label.view(np.int32), _factors(generator, 1))
         rows = [*rows, label]
     keys = (keys ^ (keys >> 31)) * -7046029254386353131
     keys = (keys ^ (keys >> 29)) * -4658895280553007687
@@ -168,6 +153,25 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     group = np.empty_like(order)
     group[order] = number
     return Distinct(order[fresh], group, np.bincount(number))
+
+
+def words_of(values: NDArray[np.float32], rounded: bool) -> list[NDArray[np.int32]]:
+    """Return numbers [n, d] as words: their 32 bits, and before those what rounding leaves.
+
+    To COARSE bits, then FINE ones, of how far numbers lie from their mean, in the mean: of what
+    should be zero, the size is a random rounding error.
+    """
+    exact = values.view(np.int32)
+    if not rounded or not values.size:
+        return [exact] * (3 if rounded else 1)
+    # In float64, or the mean would depend on the order of the rows.
+    centred = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
+    # A power of two, which rounding errors leave as it is.
+    _, exponent = math.frexp(float(np.abs(centred).mean(dtype=np.float64)))
+    centred *= np.float32(2.0 ** min(FINE - exponent, 127))
+    steps = centred.clip(-FAR, FAR, out=centred)
+    coarse = np.rint(steps * np.float32(2.0 ** (COARSE - FINE))).astype(np.int32)
+    return [coarse, np.rint(steps, out=steps).astype(np.int32), exact]
 
 
 def _sorted(
@@ -195,16 +199,11 @@ def _factors(generator: np.random.Generator, width: int) -> Indices:
 
 def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
     from fedcore.coreset.medoids.exact import solve_exact
-
-    if path == "exact" or problem.k == 1:
-        return solve_exact(problem, over)
-    if path == "sparse":
-        from fedcore.coreset.medoids.sparse import solve_sparse
-
-        return solve_sparse(problem, over)
     from fedcore.coreset.medoids.sampled import solve_sampled
+    from fedcore.coreset.medoids.sparse import solve_sparse
 
-    return solve_sampled(problem, over)
+    paths = {"exact": solve_exact, "sparse": solve_sparse, "sampled": solve_sampled}
+    return paths["exact" if problem.k == 1 else path](problem, over)
 
 
 def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:

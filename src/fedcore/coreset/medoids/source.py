@@ -1,10 +1,4 @@
-"""All distances between the points of a problem, and everybody's two nearest medoids.
-
-Distances come from a matrix, or, where n² numbers are too many, are computed when they are looked
-at: the same numbers either way.
-"""
-
-from __future__ import annotations
+"""All distances between points, from a matrix or as they are asked for, and who serves whom."""
 
 from typing import NamedTuple
 
@@ -12,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Leaves, Rows, squared_to_leaf
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Indices, Leaves, Rows, squared_to_leaf
 
-Indices = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
 NONE = 1e30  # further than any distance; stands in for "no second medoid"
@@ -47,10 +40,7 @@ class Clusters(NamedTuple):
 
 @inlined
 def _bar(labels: Indices, point: int, others: Indices, out: Floats) -> None:
-    """Put points of another label further than any sum of other distances.
-
-    Those are at most 2 √(c d) for rows scaled to 1.
-    """
+    """Put points of another label further than any sum of distances, 2 √(c d) each at most."""
     if len(labels) > 0:
         barrier = np.float32(1e4) * np.float32(len(labels))
         for j in range(len(out)):
@@ -91,19 +81,6 @@ def row_to(source: Source, point: int, leaves: Leaves, others: Indices, out: Flo
     _bar(source.labels, point, others, out)
 
 
-@compiled
-def place(source: Source, point: int, slot: int) -> None:
-    """Write ``point`` into a slot of the medoids' leaves."""
-    rows, leaves, leaf, lane = source.rows, source.medoids, slot // LEAF, slot % LEAF
-    if len(source.labels) > 0:
-        source.served[slot] = source.labels[point]
-    leaves.left[leaf, :, lane] = rows.left[point]
-    if len(rows.norm_left) > 0:
-        leaves.right[leaf, :, lane] = rows.right[point]
-        leaves.norm_left[leaf, lane] = rows.norm_left[point]
-        leaves.norm_right[leaf, lane] = rows.norm_right[point]
-
-
 @inlined
 def assign(source: Source, state: Clusters, point: int, to_medoids: Floats) -> None:
     """Find the two nearest medoids of ``point``; ``to_medoids`` [k] is scratch."""
@@ -123,20 +100,6 @@ def assign(source: Source, state: Clusters, point: int, to_medoids: Floats) -> N
                 second, second_distance = slot, distance
     state.near[point], state.second[point] = near, second
     state.near_distance[point], state.second_distance[point] = near_distance, second_distance
-
-
-@inlined
-def charge_removals(state: Clusters, weights: Floats) -> int:
-    """Recompute what removing each medoid would cost; return the slot where it is least."""
-    state.removal[:] = 0.0
-    for point in range(len(state.near)):
-        gap = np.float64(state.second_distance[point]) - np.float64(state.near_distance[point])
-        state.removal[state.near[point]] += np.float64(weights[point]) * gap
-    cheapest = 0
-    for slot in range(1, len(state.removal)):
-        if state.removal[slot] < state.removal[cheapest]:
-            cheapest = slot
-    return cheapest
 
 
 @compiled

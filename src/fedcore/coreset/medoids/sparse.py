@@ -1,13 +1,9 @@
 """The sparse path: k-medoids on neighbour lists, memory O(n K) instead of O(n²).
 
-Because k is a sizeable part of n, a medoid serves a few near points, and swaps need only each
-point's K nearest. Start with more medoids than wanted and drop the cheapest until k are left;
-swap until no swap helps; give points whose list holds fewer than two medoids their nearest
-medoids as extra entries, and swap again. The last step is what trained gradients need: thousands
-of them crowd around 0, and neighbour lists there do not reach out of the crowd.
+Begin with more medoids than wanted and drop the cheapest until k are left; swap until no swap
+helps; give points whose list holds fewer than two medoids their nearest ones as extra entries, and
+swap again: thousands of trained gradients crowd around 0, and lists there do not reach out.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
@@ -18,11 +14,10 @@ from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
 from fedcore.coreset.medoids.geometry import Floats, Ints
 from fedcore.coreset.medoids.kernels import add_extras, drop, settle, sweep, who_lists
 from fedcore.coreset.medoids.layout import Layout, build_lists, layout_of, nearest_among, ranked
-from fedcore.coreset.medoids.moves import Lists, State, Tables
+from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 
 ROUNDS = 20  # of repairing and swapping, at most
-REPAIR = 8  # nearest medoids given to a point that knows too few
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
 # n, and n² d, up to which the last word is with all n² distances: beyond, that takes as long as all
 # else for a ten thousandth of the objective.
@@ -35,10 +30,7 @@ Places = NDArray[np.bool_]
 
 
 def list_length(count: int, k: int) -> int:
-    """Return K: the second medoid of a point is some 2 n / k neighbours away, or twice that.
-
-    Where k is small, lists that long cost more than the repairs that shorter ones need.
-    """
+    """Return K: the second medoid is some 2 n / k neighbours away; less where k is small."""
     short = max(32, 3 * count // (2 * k) + 17)
     return -(-min(3 * count // k + 17, short) // 8) * 8
 
@@ -139,7 +131,6 @@ class Search:
     def __init__(self, layout: Layout, lists: Lists, chosen: Places, best: Best) -> None:
         self.layout, self.lists, self._best = layout, lists, best
         self.state = new_state(chosen.copy(), layout.weights, layout.far)
-        self._told = np.zeros(len(layout), np.bool_)  # medoids that everybody poor knows of
         nothing = np.zeros_like(lists.exact)
         self._listed_by = who_lists(lists, nothing, lists.exact)
         settle(lists, self.state)
@@ -163,22 +154,10 @@ class Search:
 
     def repair(self) -> None:
         """Give points that may not know their medoids the nearest ones as extra entries."""
-        lists, state = self.lists, self.state
         poor = self.uncertified()
-        # Who was told of all medoids before needs to hear of new ones only, unless too many of
-        # those it knew have gone.
-        lost = state.second_distance[poor] > lists.reach[poor]
-        self._tell(poor[lost], state.chosen, True)
-        self._tell(poor[~lost], state.chosen & ~self._told, False)
-        rich = np.ones(len(state.chosen), np.bool_)
-        rich[poor] = False
-        lists.reach[rich] = lists.radius[rich]
-        self._told = state.chosen.copy()
-
-    def _tell(self, who: NDArray[np.int64], members: Places, fresh: bool) -> None:
-        if len(who) and members.any():
-            found = nearest_among(self.layout, members, who, REPAIR, self._best.over)
-            add_extras(self.lists, self.state.chosen, who, *found, fresh)
+        if len(poor):
+            found = nearest_among(self.layout, self.state.chosen, poor, EXTRAS, self._best.over)
+            add_extras(self.lists, poor, *found)
 
     def thin(self, k: int) -> None:
         """Drop medoids, cheapest first, until k are left; repair lists as medoids grow rare."""
@@ -201,10 +180,7 @@ class Search:
             target = max(k, min(target, left) // 2)
 
     def improve(self, *, whole: bool = True, stirred: bool = False) -> int:
-        """Swap and repair in turns; returns the swaps.
-
-        Where lists are not ``whole``, but of some candidates, no others must become medoids.
-        """
+        """Swap and repair in turns; returns the swaps. Lists not ``whole`` are of candidates."""
         lists, state = self.lists, self.state
         swaps = self._turns(whole)
         k, count = int(state.chosen.sum()), len(state.chosen)
@@ -218,12 +194,10 @@ class Search:
         return swaps
 
     def _stir(self, k: int) -> None:
-        """Double the medoids and drop as many, cheapest first.
+        """Double the medoids and drop as many, cheapest first: a way out of a poor local optimum.
 
-        A way out of a poor local optimum: 6e-4 of the objective for an eighth of the time at
-        k/n = .2, in the middle of training (nine pairs of data and seed). Where k is large, or most
-        points do not find two medoids in their lists, it gains nothing; where k is small, the time
-        is missed more.
+        6e-4 of the objective for an eighth of the time at k/n = .2 in the middle of training (nine
+        pairs of data and seed); nothing where k is large or most points find no two medoids listed.
         """
         others = np.flatnonzero(~self.state.chosen)
         self.state.chosen[others[np.arange(k) * len(others) // k]] = True  # evenly in space
@@ -256,8 +230,7 @@ class Search:
     def _swap(self, least: float) -> int:
         """Swap until a pass over all candidates changes nothing, or as good as that.
 
-        Only stale candidates are tried again, but a swap far away may have made some medoid cheap
-        for all: so the last pass leaves nobody out, where that is what certifies the answer.
+        A swap far away may have made a medoid cheap for all: the last pass leaves nobody out.
         """
         state, reverse = self.state, self._reverse()
         count, swaps, first = len(state.chosen), 0, 0
@@ -273,10 +246,7 @@ class Search:
                 return swaps
 
     def _centre_large(self) -> int:
-        """Give clusters larger than lists their best member; returns how many medoids moved.
-
-        There, members do not know each other, and swaps on lists do not find the best one.
-        """
+        """Give clusters larger than lists their best member; returns how many medoids moved."""
         near, chosen = self.state.near, self.state.chosen
         sizes = np.bincount(near[near >= 0], minlength=len(self.layout))
         who = np.flatnonzero((near >= 0) & (sizes[near] > int(self.lists.exact.max())))

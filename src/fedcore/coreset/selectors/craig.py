@@ -1,7 +1,5 @@
 """CRAIG: greedy facility location over gradients (Mirzasoleiman et al. 2020)."""
 
-from __future__ import annotations
-
 import heapq
 
 import torch
@@ -15,9 +13,8 @@ from fedcore.types import Coreset, Generator
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """Greedily lower Σ_j min_{k in S} d_jk, lazily: gains only shrink as S grows.
 
-    F(S) = Σ_j (d_j0 - min_{k in S ∪ {0}} d_jk) with an auxiliary element 0 farther away than
-    all others is monotone and submodular, so a gain computed earlier bounds the gain now, and
-    only the top of a heap is looked at again. δ_k = size of k's cluster. Draws nothing.
+    F(S) = Σ_j (d_j0 - min_{k in S ∪ {0}} d_jk), 0 farther away than all, is submodular: a gain from
+    earlier bounds the gain now. δ_k = size of k's cluster. Draws nothing.
     """
     space = candidates.space
     device = space.factors[0].device

@@ -1,7 +1,5 @@
 """EL2N: the samples with the longest gradients, equally weighted (Paul et al. 2021)."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates
@@ -11,9 +9,6 @@ from fedcore.types import Coreset, Generator
 
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-    """The ``budget`` largest ||g_j||: the error's norm (EL2N) where g is the gradient by logits.
-
-    Ties go to the lower index. Draws nothing.
-    """
+    """The ``budget`` largest ||g_j||, by logits the error's norm; ties to the lower index."""
     order = torch.sort(squared_norms(candidates.space), descending=True, stable=True).indices
     return equal_weights(candidates.space, order[:budget].sort().values)

@@ -1,7 +1,5 @@
 """GRAD-MATCH: orthogonal matching pursuit on the sum of gradients (Killamsetty et al. 2021)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -17,12 +15,9 @@ REFITS = 200  # coordinate sweeps of a non-negative refit
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
     """min ||Σ_j g_j - Σ_{k in S} δ_k g_k||, δ >= 0, Σ δ close to n, one sample at a time.
 
-    Each turn takes the sample best aligned with what is still missing and refits all weights by
-    non-negative least squares. Every gradient carries one more coordinate, a constant of the
-    size of a typical gradient, whose sum says how many samples there are: so weights stay near
-    sum n, and are scaled to exactly n at the end, as every coreset's are. The search ends early
-    once all is matched: in d dimensions that takes about d + 1 samples, often far fewer than
-    the budget. Draws nothing.
+    Each turn takes the sample best aligned with what is missing and refits all weights. Gradients
+    carry one more coordinate, a constant of typical size, which keeps weights near sum n; they are
+    scaled to n at the end. Ends once all is matched, often with far fewer. Draws nothing.
     """
     space, size = candidates.space, len(candidates)
     constant = float(squared_norms(space).mean())

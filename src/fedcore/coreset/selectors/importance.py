@@ -1,7 +1,5 @@
 """Samples drawn by the length of their gradients, weighted without bias, where that pays."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """k-center: always the sample farthest from all chosen so far (Sener and Savarese 2018)."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates
@@ -11,10 +9,7 @@ from fedcore.types import Coreset, Generator
 
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-    """Greedy for min_S max_j min_{k in S} d_jk, at most twice the optimum (Gonzalez 1985).
-
-    The first sample is drawn; equal samples are not chosen twice while others are left.
-    """
+    """Greedy for min_S max_j min_{k in S} d_jk, at most twice the optimum; the first is drawn."""
     space = candidates.space
     device = space.factors[0].device
     chosen = [int(generator.integers(len(candidates)))]

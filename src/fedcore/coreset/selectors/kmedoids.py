@@ -1,7 +1,5 @@
 """k-medoids over all of a client's samples (Eq. 5): the paper's coreset."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -11,29 +9,19 @@ from fedcore.coreset.metric import gradient_error
 from fedcore.types import Coreset, Generator
 
 
-def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-    """S = argmin Σ_j min_{k in S} d_jk with |S| <= budget, δ_k = size of k's cluster."""
-    return solve_medoids(candidates, budget, generator)
-
-
-def solve_medoids(
+def select(
     candidates: Candidates, budget: int, generator: Generator, labels: Tensor | None = None
 ) -> Coreset:
-    """Run the solver; with ``labels`` a sample is only served by a medoid of its own label."""
+    """S = argmin Σ_j min_{k in S} d_jk with |S| <= budget, δ_k = size of k's cluster.
+
+    With ``labels`` a sample is only served by a medoid of its own label.
+    """
+    space, start, seconds = candidates.space, candidates.start, candidates.seconds
     seed = int(generator.integers(1 << 31))
-    found = solve(
-        candidates.space,
-        budget,
-        seed=seed,
-        labels=labels,
-        start=candidates.start,
-        seconds=candidates.seconds,
-    )
-    device = candidates.space.factors[0].device
+    found = solve(space, budget, seed=seed, labels=labels, start=start, seconds=seconds)
+    device = space.factors[0].device
     assignment = torch.from_numpy(found.assignment).to(device)
     indices = torch.from_numpy(found.indices).to(device)
     weights = torch.bincount(assignment, minlength=len(indices)).double()
-    error = found.error
-    if error is None:
-        error = gradient_error(candidates.space, indices, weights)
+    error = gradient_error(space, indices, weights) if found.error is None else found.error
     return Coreset(indices, weights, found.objective, error, assignment)

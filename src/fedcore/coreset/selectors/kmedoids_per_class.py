@@ -1,26 +1,19 @@
 """k-medoids inside each class, with the budget shared out by class size: the authors' choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedcore.coreset.candidates import Candidates, Select
 from fedcore.coreset.selectors import kmedoids
-from fedcore.coreset.weights import finish, nearest_counts
+from fedcore.coreset.weights import everything, finish, nearest_counts
 from fedcore.types import Coreset, Generator
 
 NEEDS_LABELS = True  # `select_coreset` refuses to do without
 
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-    """Eq. 5 for every class alone; never more than ``budget`` in all.
-
-    The authors round up per class and so exceed the budget by up to (classes - 1) samples;
-    here the shares are rounded by largest remainder (docs/deviations.md).
-    """
+    """Eq. 5 for every class alone; shares by largest remainder (docs/deviations.md)."""
     return select_per_class(kmedoids.select, candidates, budget, generator)
 
 
@@ -60,7 +53,12 @@ def select_per_class(
     shares = split_budget(budget, sizes)
     groups = [torch.nonzero(members == number).flatten() for number in range(len(classes))]
     shared = [(own, share) for own, share in zip(groups, shares.tolist(), strict=True) if share > 0]
-    parts = [_within(select, candidates, own, share, generator) for own, share in shared]
+    parts = [
+        select(candidates.take(own), share, generator)
+        if share < len(own)
+        else everything(share, own.device)
+        for own, share in shared
+    ]
     served = [own for own, _ in shared]
     indices = torch.cat([own[part.indices] for own, part in zip(served, parts, strict=True)])
     chosen, order = torch.sort(indices)
@@ -68,33 +66,9 @@ def select_per_class(
         return nearest_counts(candidates.space, chosen)
     weights = torch.cat([part.weights for part in parts])[order]
     objective = sum(part.objective or 0.0 for part in parts)
-    assignment = _assignment(served, parts, order)
-    return finish(candidates.space, chosen, weights, objective, assignment)
-
-
-def _assignment(served: list[Tensor], parts: list[Coreset], order: Tensor) -> Tensor | None:
-    """[n] place among all chosen of the one that stands for a sample in its own class.
-
-    ``order`` [b] sorts the chosen of all classes, one class after the other, by position.
-    """
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order), device=order.device)
-    assignment = torch.empty(sum(map(len, served)), dtype=torch.int64, device=order.device)
-    before = 0
+    owner = torch.empty_like(members)
     for own, part in zip(served, parts, strict=True):
         if part.assignment is None:  # a method in which nobody stands for anybody
-            return None
-        assignment[own] = place[part.assignment + before]
-        before += len(part.indices)
-    return assignment
-
-
-def _within(
-    select: Select, candidates: Candidates, own: Tensor, share: int, generator: Generator
-) -> Coreset:
-    """The coreset of one class."""
-    if share == len(own):
-        everything = torch.arange(share, device=own.device)
-        ones = torch.ones_like(everything, dtype=torch.float64)
-        return Coreset(everything, ones, 0.0, 0.0, everything)
-    return select(candidates.take(own), share, generator)
+            return finish(candidates.space, chosen, weights, objective)
+        owner[own] = own[part.indices[part.assignment]]
+    return finish(candidates.space, chosen, weights, objective, torch.searchsorted(chosen, owner))

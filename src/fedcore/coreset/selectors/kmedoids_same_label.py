@@ -1,23 +1,16 @@
 """k-medoids with one budget for all, in which a sample only counts for one of its own class."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.selectors.kmedoids import solve_medoids
+from fedcore.coreset.selectors import kmedoids
 from fedcore.types import Coreset, Generator
 
 NEEDS_LABELS = True  # `select_coreset` refuses to do without
 
 
 def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset:
-    """Eq. 5 with d_jk = ∞ between classes: classes that need more medoids get more.
-
-    With fewer places than classes nobody can be served by an own medoid everywhere; then the
-    classes are forgotten.
-    """
+    """Eq. 5 with d_jk = ∞ between classes; with fewer places than classes, these are forgotten."""
     classes = candidates.classes()
-    if budget < len(torch.unique(classes)):
-        return solve_medoids(candidates, budget, generator)
-    return solve_medoids(candidates, budget, generator, labels=classes)
+    kept = None if budget < len(torch.unique(classes)) else classes
+    return kmedoids.select(candidates, budget, generator, kept)

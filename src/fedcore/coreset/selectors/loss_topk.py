@@ -1,7 +1,5 @@
 """The samples with the largest losses, equally weighted."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates

@@ -1,7 +1,5 @@
 """A random subset with a share for every class, each sample weighing m_y / n_y."""
 
-from __future__ import annotations
-
 import torch
 
 from fedcore.coreset.candidates import Candidates

@@ -1,7 +1,5 @@
 """A random subset; every other sample counts for its nearest one."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

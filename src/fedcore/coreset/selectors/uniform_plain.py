@@ -1,7 +1,5 @@
 """A random subset in which every sample weighs n / b: plain subsampling."""
 
-from __future__ import annotations
-
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.selectors.uniform import draw
 from fedcore.coreset.weights import equal_weights

@@ -1,20 +1,10 @@
 """The character LSTM of McMahan et al. 2017: 2 layers of 256 units, 822,570 parameters.
 
-================================  ==================================  ========
-layer                             parameters for 90 symbols
-================================  ==================================  ========
-embedding in 8 dimensions         90 * 8                                   720
-first LSTM layer, 256 units       4 * 256 * (8 + 256 + 2)              272,384
-second LSTM layer, 256 units      4 * 256 * (256 + 256 + 2)            526,336
-scores from the last step         256 * 90 + 90                         23,130
-================================  ==================================  ========
-
-PyTorch's LSTM adds two biases to every gate where the equations have one. With one, as in the
-TensorFlow models of McMahan et al. and FedProx, the sum is 820,522; the function is the same. The
-authors of the paper use PyTorch's, and so does this file: on a GPU it runs in one fused kernel.
+Of 90 symbols: an embedding in 8 dimensions (720), LSTM layers of 4 * 256 * (8 + 256 + 2) = 272,384
+and 4 * 256 * (256 + 256 + 2) = 526,336 parameters, scores from the last step (23,130). PyTorch's
+LSTM, which the authors use, has two biases a gate where the equations, and the TensorFlow models of
+McMahan et al. and FedProx, have one (820,522); the function is the same.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -104,8 +94,7 @@ def plain_lstm(
 def _embed(table: Tensor, symbols: Tensor) -> Tensor:
     """Rows [K, T, B, E] of tables [K, S, E], as a product with indicators.
 
-    A gather would need a scattered sum on the way back, which sorts, waits for the device and
-    cannot be captured; 90 symbols in 8 dimensions cost nothing as a product.
+    A gather would need a scattered sum on the way back, which cannot be captured.
     """
     clients, length, batch = symbols.shape
     every = torch.arange(table.shape[1], device=table.device)

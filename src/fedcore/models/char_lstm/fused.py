@@ -1,10 +1,7 @@
 """The last state of a stack of LSTM layers of many clients, with the kernels of ``kernel``.
 
-What does not wait for the recurrence (the first layer's part of the gates, and every weight
-gradient) is one large product before or after the waves; ``plain_lstm`` is the plain twin.
+What does not wait for the recurrence is one large product before or after the waves.
 """
-
-from __future__ import annotations
 
 import functools
 import logging
@@ -88,10 +85,7 @@ def fused_lstm(
     hidden_weights: Sequence[Tensor],
     biases: Sequence[Tensor],
 ) -> Tensor:
-    """Last states [K, B, H] of the last layer for sequences [K, T, B, I], from zeros.
-
-    Weights of each layer are [K, 4H, I] or [K, 4H, H], biases [K, 4H]; gates in PyTorch's order.
-    """
+    """Last states [K, B, H] for x [K, T, B, I], weights [K, 4H, I or H], biases [K, 4H] a layer."""
     to_hidden, (first, *others) = torch.stack(list(hidden_weights)), input_weights
     to_input = torch.stack(others) if others else to_hidden[:0]
     bias = torch.stack(list(biases))

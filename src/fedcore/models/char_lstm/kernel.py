@@ -1,13 +1,10 @@
 """Two Triton kernels for a stack of LSTM layers of many clients: one launch per wave.
 
-Layer l at time t needs itself at t - 1 and the layer below at t, so all (l, t) on a diagonal can
-be computed at once: wave s holds time s - l of every layer on the way forward, and the mirror of
-that on the way back. T time steps of L layers are T + L - 1 launches instead of T · L.
-
-A program owns some units of one layer of one client, with all four of their gates. Forward it
-gathers: its gates from all states of the step before. Backward it scatters: its gates' slopes da
-times its rows of the weights are its share of the slopes dh of all units of the step before;
-the shares are summed, in a fixed order, by the owners of those units in the next wave:
+All (layer l, time t) on a diagonal can be computed at once: wave s holds time s - l of every layer
+forward, and the mirror of that back; T steps of L layers are T + L - 1 launches. A program owns
+some units of one layer of one client. Forward it gathers its gates from all states of the step
+before. Backward it scatters its share of the slopes dh of all units of the step before, which their
+owners sum in a fixed order in the next wave:
 
     a_t = x_t W_ihᵀ + b + h_{t-1} W_hhᵀ          dh_{t-1} = da_t W_hh,   dx_t = da_t W_ih
 
@@ -55,10 +52,9 @@ def forward_wave(
 ):  # fmt: skip
     """One wave forward, for L layers of H units, K clients, T times, B of at most ROWS sequences.
 
-    ``gates`` [L, K, T, B, 4H] hold the part that does not wait for the recurrence, and take the
-    gates after their functions; ``states`` and ``cells`` [L, K, T + 1, B, H] are given at time 0.
-    Weights are [L, K, 4H, H], and [L - 1, K, 4H, H] of inputs: that of the first layer is in its
-    gates. A program owns UNITS units and takes DEPTH terms of a product at a time.
+    ``gates`` [L, K, T, B, 4H] hold what does not wait, and take the gates after their functions;
+    ``states`` and ``cells`` [L, K, T + 1, B, H] are given at time 0. Weights are [L, K, 4H, H], and
+    [L - 1, K, 4H, H] of inputs. A program owns UNITS units and takes DEPTH terms at a time.
     """
     client, layer = tl.program_id(0).to(tl.int64), tl.program_id(2)
     clients = tl.num_programs(0)
@@ -127,9 +123,8 @@ def backward_wave(
 ):  # fmt: skip
     """One wave back, from slopes ``upstream`` [K, B, H] of the last state of the last layer.
 
-    Written are ``slopes`` [L, K, T, B, 4H], da. ``cell_slopes`` [L, K, B, H] are dc of the step
-    after, zeros at first; ``hidden_shares`` and ``input_shares`` [2, L, K, H / UNITS, B, H] are
-    read from one half and written to the other, WIDTH columns at a time.
+    Written are ``slopes`` [L, K, T, B, 4H], da; ``cell_slopes`` [L, K, B, H] are dc of the step
+    after. Shares [2, L, K, H / UNITS, B, H] are read from one half and written to the other.
     """
     client, layer = tl.program_id(0).to(tl.int64), tl.program_id(2)
     clients, layers = tl.num_programs(0), tl.num_programs(2)

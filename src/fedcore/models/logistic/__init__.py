@@ -1,7 +1,5 @@
 """Multinomial logistic regression: one linear layer, cross-entropy on its scores."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
