@@ -7,8 +7,9 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving study-stragglers bench-simulator bench-rounds bench-peers bench-growth methods results clean
+.PHONY: help run test test-e2e check fmt lint types tests paper-synthetic bench-coreset study \
+        study-moving study-stragglers bench-simulator bench-rounds bench-peers bench-growth methods \
+        results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,6 +38,9 @@ types: $(READY) ## mypy --strict
 
 tests: $(READY) ## the tests, on two processes
 	@$(BIN)/python -m pytest -q -n 2 --timeout 300
+
+test-e2e: $(READY) ## the deployment over real processes (minutes)
+	@$(BIN)/python -m pytest -q -m e2e --timeout 240 tests/e2e
 
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

@@ -16,7 +16,7 @@ LAYERS = {
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
     **dict.fromkeys(("arrays", "threads", "rates"), 1),
-    **dict.fromkeys(("history", "fleet_options"), 2),
+    "history": 2,
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("server", "datasets", "models"), 3),
     **dict.fromkeys(("config", "strategies", "client"), 4),

@@ -1,3 +1,7 @@
+import sys
+import threading
+import types
+
 import pytest
 
 from fedcore import plugins
@@ -5,7 +9,8 @@ from fedcore.errors import BadOption, UnknownPlugin
 
 
 def test_files_are_names():
-    assert plugins.names("strategy") == ["fedavg", "fedavg-ds", "fedcore", "fedprox"]
+    uniform = ["uniform", "uniform-by-round"]
+    assert plugins.names("sampler") == ["oort", "power-of-choice", "proportional", "tifl", *uniform]
 
 
 def test_helpers_are_no_plugins():
@@ -21,8 +26,8 @@ def test_every_plugin_introduces_itself_in_a_sentence(kind):
 
 
 def test_an_unknown_name_lists_what_there_is_when_nothing_is_near():
-    with pytest.raises(UnknownPlugin, match="there are fedavg, fedavg-ds, fedcore, fedprox"):
-        plugins.load("strategy", "zzz")
+    with pytest.raises(UnknownPlugin, match="there are oort, power-of-choice, proportional,"):
+        plugins.load("sampler", "zzz")
 
 
 def test_a_missing_file():
@@ -128,3 +133,32 @@ def test_an_own_option_that_nobody_takes_is_refused(own):
 def test_where_to_look_is_told_where_there_is_such_a_place():
     assert plugins.unknown("strategy", "x", ["y"]).endswith("there are y (see 'fedcore list')")
     assert plugins.unknown("key", "x", ["y"], see="").endswith("there are y")
+
+
+def test_a_plugin_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
+    from fedcore import strategies
+
+    gate = types.ModuleType("gate")
+    gate.begun, gate.open = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "gate", gate)
+    monkeypatch.setattr(strategies, "__path__", [str(tmp_path)])
+    text = "import gate\ngate.begun.set()\ngate.open.wait(60)\n\n\ndef build(): ...\n"
+    (tmp_path / "slowpoke.py").write_text(text)
+    found = []
+
+    def ask():
+        found.append(hasattr(plugins.load("strategy", "slowpoke"), "build"))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    try:
+        threads[0].start()
+        assert gate.begun.wait(60)
+        threads[1].start()
+        threads[1].join(0.3)  # what is half imported was handed out at once
+        gate.open.set()
+        for thread in threads:
+            thread.join(60)
+        assert found == [True, True]
+    finally:
+        sys.modules.pop("fedcore.strategies.slowpoke", None)
+        vars(strategies).pop("slowpoke", None)

@@ -57,17 +57,19 @@ def measured(rounds: list[dict[str, Any]], output: str, deadline: float) -> dict
     """What became of a run's rounds and answers, and of its nodes' time."""
     lengths = [deadline * one["round_time"] for one in rounds]
     told = re.findall(r"round (\d+): .* on time: (.*)", output)
-    asked, timely, used = [], [], []
+    asked, timely, by_deadline, used = [], [], [], []
     for one, (_, text) in zip(rounds, told, strict=True):
         answered = {c["client"]: c for c in one["clients"] if c["work"]}
-        on_time = {number for number, c in answered.items() if c["time"] <= 1}
+        on_time = {number for number, c in answered.items() if c["time"] <= 1 + GRACE / deadline}
         failed = {int(number) for number in re.findall(r"(?:^|; )(\d+) [^;]*", text)}
         asked.append(set(answered) | failed)
         timely.append(on_time)
+        by_deadline.append({number for number in on_time if answered[number]["time"] <= 1})
         used += [min(1.0, c["time"]) for c in answered.values()]
     after = first_contacts(asked)
     wanted = sum(len(one) for one in after)
     there = sum(len(one & ok) for one, ok in zip(after, timely, strict=True))
+    punctual = sum(len(one & ok) for one, ok in zip(after, by_deadline, strict=True))
     return {
         "rounds": len(rounds),
         "mean round s": round(statistics.mean(lengths), 2),
@@ -75,7 +77,8 @@ def measured(rounds: list[dict[str, Any]], output: str, deadline: float) -> dict
         "rounds by the deadline": sum(length <= deadline for length in lengths),
         "rounds by deadline + grace": sum(length <= deadline + GRACE for length in lengths),
         "answers asked for after first contact": wanted,
-        "of those on time": there,
+        "of those by deadline + grace": there,
+        "of those by the deadline": punctual,
         "share of the deadline used": round(statistics.mean(used), 3) if used else None,
         "answers wasted": sum(len(one - ok) for one, ok in zip(asked, timely, strict=True)),
         "final accuracy": rounds[-1]["test_accuracy"],

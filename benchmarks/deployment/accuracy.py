@@ -105,7 +105,7 @@ class Deployed:
             learning_rate=one.learning_rate,
             batch_size=one.batch_size,
             clock=clock,
-        ).reply
+        )
 
     def _loop(
         self, model: nn.Module, told: Assignment, msg: Message, context: Context, clock: Clock

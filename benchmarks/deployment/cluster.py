@@ -52,6 +52,8 @@ class Cluster:
     secure: bool = True  # TLS and node authentication
     environment: Mapping[str, str] = field(default_factory=dict)
     node_environment: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    absent: Sequence[int] = ()  # nodes that are not started with the others
+    database: str | None = None  # by which registrations survive the SuperLink
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
     port: int = field(default_factory=free_port, init=False)
 
@@ -63,9 +65,10 @@ class Cluster:
             if self.secure:
                 for number in range(len(self.nodes)):
                     self.flwr("supernode", "register", f"node{number}.key.pub", NAME)
-            for number in range(len(self.nodes)):
+            present = [number for number in range(len(self.nodes)) if number not in self.absent]
+            for number in present:
                 self.start_node(number)
-            for number in range(len(self.nodes)):
+            for number in present:
                 self.wait_for_log(f"node{number}", r"SuperNode ID: (\d+)", 60)
         except BaseException:
             self.stop()
@@ -124,12 +127,13 @@ class Cluster:
     def _call(self, *command: str) -> None:
         subprocess.run(command, cwd=self.folder, check=True, capture_output=True)
 
-    def start_superlink(self, *more: str) -> None:
+    def start_superlink(self) -> None:
         """Start the server process; a second start after a kill takes the same port."""
         security = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt"]
         security += ("--ssl-keyfile", "server.key", "--enable-supernode-auth")
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += [*(security if self.secure else ("--insecure",)), *more]
+        command += [*(security if self.secure else ("--insecure",))]
+        command += ["--database", self.database] if self.database else []
         command += ["--disable-runtime-dependency-installation"]
         self._start("superlink", command, {})
         context = create_default_context(cafile=self.folder / "ca.crt") if self.secure else None

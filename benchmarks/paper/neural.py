@@ -117,7 +117,7 @@ def run(job: str, options: dict[str, Any], out: Path) -> list[dict[str, Any]]:
     )
     began = time.perf_counter()
 
-    def tell(key: RunKey, done: int) -> None:
+    def tell(key: RunKey, done: int, share: float) -> None:
         if done % 10 == 0 or done == experiment.rounds:
             elapsed = time.perf_counter() - began
             print(f"{elapsed:7.1f} s {job}: {key.strategy}, round {done}", flush=True)

@@ -47,7 +47,7 @@ def run_method(
     began = [time.perf_counter(), time.process_time()]
     told: set[RunKey] = set()
 
-    def tell(run: RunKey, done: int) -> None:
+    def tell(run: RunKey, done: int, share: float) -> None:
         if run not in told:
             told.add(run)
             rate = f"step size {run.learning_rate:g}, seed {run.seed}"

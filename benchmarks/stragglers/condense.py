@@ -13,10 +13,8 @@ from fedcore.cli.grid import runs_of
 from fedcore.config import Experiment
 from fedcore.history import environment
 from fedcore.records import RoundRecord
-from fedcore.report.costs import targets_of
 from fedcore.report.records import Runs, read_runs
-from fedcore.report.step_sizes import chosen_runs
-from fedcore.report.summary import summary
+from fedcore.report.summary import chosen_runs, summary, targets_of
 from fedcore.report.verify import verify
 
 POINTS = 50  # of a curve

@@ -1,7 +1,5 @@
 """The way in of ``fedcore`` and ``python -m fedcore``, there before torch is imported."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

@@ -1,7 +1,5 @@
 """What users hand in - arrays, datasets, loaders - as tensors, or a refusal in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,24 +11,21 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData
 
+Pair = tuple[Any, Any]  # inputs and labels
+Batch = tuple[Tensor, Tensor]  # the same
 FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
 # What to do about labels that are no numbers.
 NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
 
 
 def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
-    """``values`` as a dense tensor of real numbers, of a type that torch computes with.
-
-    ``hint`` says what to do about values that are no numbers.
-    """
+    """``values`` as a dense tensor of numbers; ``hint``: what to do where they are none."""
     if isinstance(values, Tensor):
         if values.is_quantized:
             raise BadData(f"{name} must not be quantised, got {values.dtype}; call .dequantize()")
         if values.layout != torch.strided or values.is_nested:
-            found = "nested" if values.is_nested else str(values.layout)
-            raise BadData(
-                f"{name} must be a dense tensor, got a {found} one; call .to_dense() on it"
-            )
+            got = "nested" if values.is_nested else str(values.layout)
+            raise BadData(f"{name} must be a dense tensor, got a {got} one; call .to_dense() on it")
         if values.is_meta:
             raise BadData(f"{name} must hold numbers, got a tensor on the meta device; load them")
         if values.is_complex():
@@ -43,10 +38,10 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
-        raise BadData(
-            f"{name} must be one array of numbers, got a {type(values).__name__} that does not "
-            "make one; its rows must be of one length"
-        ) from None
+        got = (
+            f"got a {type(values).__name__} that does not make one; its rows must be of one length"
+        )
+        raise BadData(f"{name} must be one array of numbers, {got}") from None
     kind = array.dtype.newbyteorder("=")
     if kind.kind not in "fiub":
         raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
@@ -66,10 +61,8 @@ def as_labels(name: str, values: Any, each: str = "class per sample") -> Tensor:
     if labels.is_floating_point():
         broken = ((labels != labels.round()) | ~(labels.abs() < 2**53)).nonzero()
         if len(broken):
-            place = int(broken[0])
-            raise BadData(
-                f"{name} must be whole numbers, got {labels[place].item()} for sample {place}"
-            )
+            got = f"got {labels[broken[0]].item()} for sample {int(broken[0])}"
+            raise BadData(f"{name} must be whole numbers, {got}")
     return labels.to(torch.int64)
 
 
@@ -83,9 +76,7 @@ def as_positions(name: str, values: Any, count: int) -> Tensor:
     return found
 
 
-def as_samples(
-    owner: str, given: ClientData | tuple[Any, Any], floating: torch.dtype
-) -> ClientData:
+def as_samples(owner: str, given: ClientData | Pair, floating: torch.dtype) -> ClientData:
     """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64."""
     rows = given.rows if isinstance(given, ClientData) else None
     pair = (given.x, given.y) if isinstance(given, ClientData) else given
@@ -105,19 +96,14 @@ def as_samples(
 def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> None:
     """Refuse inputs of another sample shape or type than the ``first``, naming their owner."""
     if inputs.shape[1:] != first.shape[1:] or inputs.dtype != first.dtype:
-        raise BadData(
-            f"{owner} has inputs of {_kind(inputs)}, but {first_owner} of {_kind(first)}; "
-            "all need the same"
-        )
+        others = f"but {first_owner} of {_kind(first)}; all need the same"
+        raise BadData(f"{owner} has inputs of {_kind(inputs)}, {others}")
 
 
-def batches(
-    dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32
-) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
     """Inputs and int64 labels of all samples of ``FORMS``, in order, some at a time.
 
-    Batches that a loader or an iterator makes are taken as they are. Floating-point inputs become
-    ``dtype``; whole numbers, such as symbols, stay what they are.
+    Batches of a loader or an iterator stay as they are; inputs with a fraction become ``dtype``.
     """
     seen = 0
     for batch in _raw(dataset, batch_size, dtype):
@@ -125,10 +111,8 @@ def batches(
             raise BadData(f"dataset must give pairs (input, label), got {_describe(batch)}")
         x, y = as_tensor("inputs", batch[0]), as_labels("labels", batch[1])
         if x.ndim == 0 or len(x) != len(y):
-            raise BadData(
-                f"dataset has a batch with inputs of shape {tuple(x.shape)} but {len(y)} labels; "
-                "each input needs one"
-            )
+            what = f"dataset has a batch with inputs of shape {tuple(x.shape)} but {len(y)} labels"
+            raise BadData(f"{what}; each input needs one")
         if x.is_floating_point():
             x = x.to(dtype)
             broken = (~torch.isfinite(x)).nonzero()
@@ -174,14 +158,16 @@ def _check_loader(loader: DataLoader[Any]) -> None:
     if type(sampler) is BatchSampler:
         sampler = sampler.sampler
     if not streamed and not isinstance(sampler, SequentialSampler):
+        got = f"got a DataLoader with a {type(sampler).__name__}"
+        instead = "give its .dataset, or a loader with shuffle=False"
         raise BadOption(
-            "dataset must keep its order for indices to mean something, got a DataLoader with a "
-            f"{type(sampler).__name__}; give its .dataset, or a loader with shuffle=False"
+            f"dataset must keep its order for indices to mean something, {got}; {instead}"
         )
     if dropped or (not streamed and len(sampler) != len(loader.dataset)):  # type: ignore[arg-type]
+        got = "got a DataLoader that leaves some out"
+        instead = "give its .dataset, or a loader with drop_last=False"
         raise BadOption(
-            "dataset must give every sample, for weights count them all, got a DataLoader that "
-            "leaves some out; give its .dataset, or a loader with drop_last=False"
+            f"dataset must give every sample, for weights count them all, {got}; {instead}"
         )
 
 

@@ -1,10 +1,7 @@
 """The one place that knows numba: typed decorators, and whether numba is there at all.
 
-Modules with compiled kernels apply ``compiled`` when they are imported, so they are imported
-only where a compiled path is taken; ``import fedcore`` costs nothing and needs no numba.
+Modules with kernels are imported only where one is used: ``import fedcore`` needs no numba.
 """
-
-from __future__ import annotations
 
 import functools
 import logging
@@ -25,48 +22,35 @@ def have_numba() -> bool:
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` on its first call and keep the machine code on disk.
+    """Compile ``function`` on its first call, without the interpreter's lock; kept on disk.
 
-    Kernels release the interpreter lock, so row blocks can run on threads. Of the fast-math
-    liberties only those are granted that cannot reorder a sum ("contract": fused multiply-add)
-    or that concern values we never have ("nnan", "ninf", "nsz"): a result does not depend on how
-    a loop happened to be vectorised.
+    Of the fast-math liberties only those are granted that cannot reorder a sum, or that concern
+    values we never have: a result does not depend on how a loop happened to be vectorised.
     """
     return _decorated(function, *NO_ORDER_CHANGED)
 
 
 def inlined(function: Function) -> Function:
-    """Compile ``function`` into those that call it.
-
-    A call hands over every array as a dozen words and counts references; for a loop over 64
-    numbers that is most of the time.
-    """
+    """Compile ``function`` into its callers: a call costs more than a short loop."""
     return _decorated(function, *NO_ORDER_CHANGED, forceinline=True)
 
 
 def compiled_training(function: Function) -> Function:
-    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning.
-
-    A diverging model does meet NaN, and must show it. Reordering lets dot products use vector
-    registers; it is fixed at compile time, so equal inputs still give equal bits.
-    """
+    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning."""
     return _decorated(function, "contract", "reassoc", "nsz")
 
 
-def _decorated(function: Function, *liberties: str, **more: bool) -> Function:
+def _decorated(function: Function, *liberties: str, **more: Any) -> Function:
     import numba
 
     _announce_compiling()
-    decorate = functools.partial(
-        numba.njit, nogil=True, error_model="numpy", fastmath=set(liberties), **more
-    )
+    more |= {"nogil": True, "error_model": "numpy", "fastmath": set(liberties)}
+    decorate = functools.partial(numba.njit, **more)
     try:
         return cast(Function, decorate(cache=True)(function))
     except RuntimeError:  # neither here nor at home may anything be written, as in some containers
-        say_once(
-            "compiled code cannot be kept for the next time: there is no folder that may be "
-            "written; set NUMBA_CACHE_DIR to one"
-        )
+        where = "there is no folder that may be written; set NUMBA_CACHE_DIR to one"
+        say_once(f"compiled code cannot be kept for the next time: {where}")
         return cast(Function, decorate()(function))
 
 

@@ -1,12 +1,9 @@
 """An experiment's options: one frozen record, the same for TOML, command line and Python.
 
-Every option is one field here, with its help, its check and its default; the command line and
-the TOML reader are made from these fields. Values are looked up in this order: command line,
-TOML file, the preset's hyper-parameters for the benchmark, the preset, the default below. The
-defaults below are the preset ``paper``: they follow the paper's text.
+Every option is one field here, with its help, its check and its default. Values are looked up in
+this order: command line, TOML file, the preset's hyper-parameters for the benchmark, the preset,
+the default below, which follows the paper's text.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import tomllib
@@ -17,207 +14,153 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcore import plugins
+from fedcore import plugins, values
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
-from fedcore.fleet_options import FleetOptions
 from fedcore.rates import SCHEDULES
 from fedcore.server.merge import AGGREGATIONS
 from fedcore.types import Weighting
-from fedcore.values import (
-    BELOW_ONE_PASS,
-    LARGEST_LEGACY_SEED,
-    MANY,
-    above_zero,
-    accuracies,
-    at_least,
-    below_one,
-    convert,
-    distinct,
-    one_of,
-    option,
-    percentages,
-    seeds,
-    with_grid,
-)
+from fedcore.values import MANY, above_zero, at_least, below_one, distinct, one_of, option
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    # Choices of the authors' repository where it departs from their text: docs/deviations.md.
-    "authors-code": {
-        "selection": "uniform-by-round",
-        "aggregation": "samples",
-        "capability": "size-linked",
-        "capability_std": 0.25,
-        "selector": "kmedoids-per-class",
-        "weighting": "normalised",
-        "below_one_pass": "sit-out",
-    },
-}
+Options = Mapping[str, Any]
+# Choices of the authors' repository where it departs from their text: docs/deviations.md.
+_AUTHORS: dict[str, Any] = {"selection": "uniform-by-round", "aggregation": "samples"}
+_AUTHORS |= {"capability": "size-linked", "capability_std": 0.25, "weighting": "normalised"}
+_AUTHORS |= {"selector": "kmedoids-per-class", "below_one_pass": "sit-out"}
+PRESETS: dict[str, Options] = {"paper": {}, "authors-code": _AUTHORS}
 
 # Server optimisers, and what each is called where it is around FedAvg.
 SERVER_OPTIMISERS = {"none": "fedavg", "momentum": "fedavgm"}
 SERVER_OPTIMISERS |= {name: f"fed{name}" for name in ("adam", "yogi", "adagrad")}
 
 # What datasets set in their ``hyperparameters``; a default below is for data of the user's own.
-SET_BY_BENCHMARK = (
-    *("rounds", "epochs", "batch_size", "learning_rate", "model", "clients_per_round"),
-    *("fedprox_mu", "evaluate_samples", "data_seed"),
-)
+SET_BY_BENCHMARK = {"rounds", "epochs", "batch_size", "learning_rate", "model", "data_seed"}
+SET_BY_BENCHMARK |= {"clients_per_round", "fedprox_mu", "evaluate_samples"}
 
+DEVICES, OF_PROXY = ("auto", "cpu", "cuda"), ("auto", *PROXIES)
+SPEEDS = ("normal", "phones", "size-linked", "equal")
+EXECUTORS = ("auto", "sequential", "compiled", "vectorised")
 PANELS = ("Job", "Training", "Fleet", "Method")
-_job, _training, _, _method = (partial(option, panel) for panel in PANELS)
+_job, _training, _fleet, _method = (partial(option, panel) for panel in PANELS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(FleetOptions):
+class Experiment:
     """What to run; see the help of each option. ``vars`` of it are all of them by name."""
 
-    benchmark: str = _job(
-        "synthetic-1-1", "Dataset, e.g. synthetic-0.5-0.5 or a .py file; see 'fedcore list'."
+    clients_per_round: int = _fleet(10, "Clients K drawn for a round.", at_least(1, MANY))
+    selection: str = _fleet("proportional", "How they are drawn: a sampler; see 'fedcore list'.")
+    first_round: str = _fleet(
+        "parallel", "'chained' has a defect of the authors' code.", one_of("parallel", "chained")
     )
+    capability: str = _fleet(
+        "normal", "Speeds: N(1, std^2), of phones, by amount of data, or equal.", one_of(*SPEEDS)
+    )
+    capability_std: float = _fleet(0.5, "Std of speeds; the paper's is √0.25.", at_least(0))
+    capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
+    speeds: str | None = _fleet(
+        None,
+        "CSV file of your own fleet: client, samples_per_second and, if known, download, upload.",
+    )
+    speed_size_correlation: float = _fleet(
+        0.0, "Of drawn speeds and amounts of data: 1, the more data the faster.", at_least(-1, 1)
+    )
+    deadline: float = _fleet(0.0, "Seconds of a round; 0: as --stragglers says.", at_least(0))
+    download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
+    upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
+    mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
+    mean_off: float = _fleet(0.0, "And for which they are then away; 0: never.", at_least(0))
+    dropout: float = _fleet(0.0, "Probability to drop out in mid-job.", at_least(0, 1))
+
+    benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
     preset: str = _job(
-        "paper",
-        "Defaults of all other options: 'paper' follows its text, 'authors-code' its repository.",
-        one_of(*PRESETS),
+        "paper", "Defaults of all other options, by text or by repository.", one_of(*PRESETS)
     )
     strategies: tuple[str, ...] = _job(
-        ("fedavg", "fedavg-ds", "fedprox", "fedcore"),
-        "Names separated by commas; a path to a .py file adds your own.",
-        distinct,
+        ("fedavg", "fedavg-ds", "fedprox", "fedcore"), "Names, or .py files of your own.", distinct
     )
     stragglers: tuple[float, ...] = _job(
         (10.0, 30.0),
-        "Percentages of clients that miss the deadline, e.g. 10,30; not with --deadline.",
-        percentages,
+        "Percentages of clients that are late; or give --deadline.",
+        values.percentages,
     )
     seed: tuple[int, ...] = _job(
         (0,),
         "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2. On the paper's "
         "Synthetic benchmarks 'authors-code' has seeds of its own.",
-        seeds,
+        values.seeds,
     )
-
-    time_budget: float = _job(
-        0.0,
-        "Deadlines after which every run ends, however many rounds that makes; 0: after --rounds.",
-        at_least(0),
-    )
+    time_budget: float = _job(0.0, "Deadlines after which runs end; 0: --rounds.", at_least(0))
 
     rounds: int = _training(100, "Rounds of training.", at_least(1, MANY))
     epochs: int = _training(10, "Local epochs E a round asks for.", at_least(1, MANY))
     batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
     learning_rate: float = _training(
-        0.01,
-        "Step size of local training; of several, as 0.01,0.1, each method has its best, chosen by "
-        "half of the held-out data and reported on the other.",
-        above_zero,
+        0.01, "Step size; of several, as 0.01,0.1, each method has its own best.", above_zero
     )
-    optimiser: str = _training(
-        "sgd", "Optimiser of a client's steps, fresh in every round.", one_of("sgd", "adam")
-    )
+    optimiser: str = _training("sgd", "Of a client, fresh in every round.", one_of("sgd", "adam"))
     momentum: float = _training(0.0, "Momentum of 'sgd'.", below_one)
-    weight_decay: float = _training(
-        0.0, "Times the parameters, added to every gradient.", at_least(0)
-    )
-    clip_norm: float = _training(
-        0.0, "Longest gradient; longer ones are cut to it. 0: no limit.", at_least(0)
-    )
-    schedule: str = _training(
-        "constant", "How the learning rate falls from round to round.", one_of(*SCHEDULES)
-    )
-    schedule_decay: float = _training(
-        0.1, "Schedule: factor of 'step', or rate of 'inverse-time'.", above_zero
-    )
-    schedule_every: int = _training(
-        30, "Schedule: rounds from one fall of 'step' to the next.", at_least(1, MANY)
-    )
+    weight_decay: float = _training(0.0, "Parameters times it join each gradient.", at_least(0))
+    clip_norm: float = _training(0.0, "Longest that a gradient may be; 0: any.", at_least(0))
+    schedule: str = _training("constant", "How the learning rate falls.", one_of(*SCHEDULES))
+    schedule_decay: float = _training(0.1, "Factor of 'step', rate of 'inverse-time'.", above_zero)
+    schedule_every: int = _training(30, "Rounds between falls of 'step'.", at_least(1, MANY))
     model: str = _training("logistic", "Model; see 'fedcore list'.")
-    executor: str = _training(
-        "auto",
-        "How clients are trained: 'auto' takes the fastest that fits the model.",
-        one_of("auto", "sequential", "compiled", "vectorised"),
-    )
-    device: str = _training(
-        "auto",
-        "Where clients are trained and models evaluated: 'auto' is a GPU if there is one.",
-        one_of("auto", "cpu", "cuda"),
-    )
-    threads: int = _training(
-        0, "Threads that train clients side by side; 0 is one per core.", at_least(0, 1024)
-    )
-    evaluate_samples: int = _training(
-        0, "Samples a round is measured on, of training and of test data; 0: all.", at_least(0)
-    )
+    executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
+    device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
+    threads: int = _training(0, "Clients trained at a time; 0: one a core.", at_least(0, 1024))
+    evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
-    aggregation: str = _method(
-        "mean", "Average answers plainly, or weighted by samples.", one_of(*AGGREGATIONS)
-    )
-    server_optimiser: str = _method(
-        "none", "Optimiser on the server, around every strategy.", one_of(*SERVER_OPTIMISERS)
-    )
+    aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
+    server_optimiser: str = _method("none", "Around every strategy.", one_of(*SERVER_OPTIMISERS))
     fedprox_mu: float = _method(0.1, "FedProx: its proximal term.", at_least(0))
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
-    proxy: str = _method(
-        "auto",
-        "FedCore: what stands in for a gradient; 'auto' asks the model.",
-        one_of("auto", *PROXIES),
-    )
-    weighting: str = _method(
-        "scaled", "FedCore: how coreset weights enter a batch.", one_of(*Weighting)
-    )
+    proxy: str = _method("auto", "FedCore: what stands in for gradients.", one_of(*OF_PROXY))
+    weighting: str = _method("scaled", "FedCore: how weights enter a batch.", one_of(*Weighting))
     below_one_pass: str = _method(
-        "auto",
-        "FedCore: what clients do that cannot afford one full pass.",
-        one_of(*BELOW_ONE_PASS),
+        "auto", "FedCore: what they do for whom no full pass fits.", one_of(*values.BELOW_ONE_PASS)
     )
-    forward_price: float = _method(
-        1 / 3, "FedCore: price of a forward pass, in trained samples.", at_least(0)
-    )
+    forward_price: float = _method(1 / 3, "Of a forward pass, in trained samples.", at_least(0))
     gradients: str = _method(
-        "free",
-        "FedCore: gradients from the first epoch's own steps, or from a forward pass at its end.",
-        one_of("free", "exact"),
+        "free", "FedCore: by the first epoch's steps, or a pass after it.", one_of("free", "exact")
     )
     measure_full_gradient: bool = _method(
         False, "FedCore: also measure each coreset's error on the whole gradient (slow)."
     )
     prox_mu: float = _method(0.0, "FedCore: a proximal term as well.", at_least(0))
     coreset_epochs: int = _method(
-        0,
-        "FedCore: fewest epochs on a coreset, which is then larger; 0: all that follow the first.",
-        at_least(0, MANY),
+        0, "FedCore: fewest epochs on a coreset, which is then larger; 0: all.", at_least(0, MANY)
     )
-    catch_up: float = _method(
-        1.0,
-        "FedCore, FedProx: factor by which slow clients' steps may grow to make up for fewer.",
-        at_least(1),
-    )
+    catch_up: float = _method(1.0, "FedCore, FedProx: most that slow steps grow.", at_least(1))
     selection_price: float = _method(
-        0.0,
-        "FedCore: price of choosing a coreset, in trained samples per sample it is chosen from.",
-        at_least(0),
+        0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
     )
 
-    data_dir: str | None = _job(
-        None, "Where the dataset's files are; else $FEDCORE_DATA, else the user's cache."
-    )
+    data_dir: str | None = _job(None, "Place of data; else $FEDCORE_DATA, else the user's cache.")
     targets: tuple[float, ...] = _job(
-        (),
-        "Accuracies, e.g. 0.8,0.9, for the time that each method takes to them; none: 90, 95 and "
-        "99 % of the best final accuracy.",
-        accuracies,
+        (), "Accuracies to time, as 0.8,0.9; none: 90, 95, 99 % of the best.", values.accuracies
     )
-    data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, LARGEST_LEGACY_SEED))
+    data_seed: int = _job(0, "Seed of the dataset itself.", at_least(0, values.LARGEST_LEGACY_SEED))
     # Options of their own, of the dataset and of strategies, selector and model.
-    data: Mapping[str, Any] = field(default_factory=dict)
-    method: Mapping[str, Any] = field(default_factory=dict)
+    data: Options = field(default_factory=dict)
+    method: Options = field(default_factory=dict)
     # Step sizes to try for every method, where ``learning_rate`` is given as several.
     learning_rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check every value, so that nothing starts with a bad one."""
-        self.check_fleet(self.stragglers)
+        """Check every value, so that nothing starts with a bad one, and what must go together."""
+        if self.deadline and self.stragglers:
+            what = f"deadline is {self.deadline:g} and stragglers are {list(self.stragglers)}"
+            raise BadOption(f"{what}; give one of them, since each says what the other is")
+        if bool(self.mean_on) != bool(self.mean_off):
+            given = f"mean_on is {self.mean_on:g} and mean_off is {self.mean_off:g}"
+            raise BadOption(f"{given}; clients that come and go need both, others neither")
+        drawn = self.speeds is None and self.capability in ("normal", "phones")
+        if self.speed_size_correlation and not drawn:
+            rho = f"{self.speed_size_correlation:g}"
+            what = f"speed_size_correlation is {rho}, but speeds are not drawn"
+            instead = "take capability normal or phones without a file of speeds"
+            raise BadOption(f"{what}; leave it out, or {instead}")
         for item in dataclasses.fields(self):
             check, value = item.metadata.get("check"), getattr(self, item.name)
             if check and not (self.deadline and item.name == "stragglers"):
@@ -227,16 +170,12 @@ class Experiment(FleetOptions):
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
         if self.momentum and self.optimiser != "sgd":
-            raise BadOption(
-                f"momentum is an option of optimiser 'sgd', got {self.momentum:g} with "
-                f"{self.optimiser!r}; leave out one of them"
-            )
+            given = f"got {self.momentum:g} with {self.optimiser!r}; leave out one of them"
+            raise BadOption(f"momentum is an option of optimiser 'sgd', {given}")
         for key in self.method:
             if key in self.__dataclass_fields__:
-                raise BadOption(
-                    f"method must not hold {key!r}, which is an option itself: "
-                    f"use --{key.replace('_', '-')}"
-                )
+                use = f"use --{key.replace('_', '-')}"
+                raise BadOption(f"method must not hold {key!r}, which is an option itself: {use}")
 
     @property
     def most_rounds(self) -> int:
@@ -251,18 +190,14 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
     return {item.name: item for item in shown}
 
 
-def resolve(
-    given: Mapping[str, Any], hyperparameters: Callable[[str, str], Mapping[str, Any]]
-) -> Experiment:
-    """Complete what was ``given`` from preset and benchmark, and check it.
-
-    What the dataset sets are ``hyperparameters`` of (benchmark, preset).
-    """
+def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> Experiment:
+    """Complete what was ``given`` by preset and benchmark, whose function it takes; check it."""
     hints = typing.get_type_hints(Experiment)
     for key in given:
         if key not in hints:
             raise BadOption(plugins.unknown("option", key, hints, see="fedcore compare --help"))
-    typed = {key: convert(key, value, hints[key]) for key, value in with_grid(given).items()}
+    grid = values.with_grid(given).items()
+    typed = {key: values.convert(key, value, hints[key]) for key, value in grid}
     preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)
     benchmark = typed.get("benchmark", Experiment.benchmark)

@@ -5,8 +5,6 @@ time, computed exactly as the clock computes it, does not exceed τ; budgets div
 floor. So no plan can be late by a rounding error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,11 +24,7 @@ def capacity(client: ClientProfile, deadline: float) -> int:
 
 
 def full_set_fits(client: ClientProfile, deadline: float, epochs: int) -> bool:
-    """Algorithm 1, line 6: E·m^i < c^i·τ.
-
-    Equality counts as fitting: such a client ends exactly on time, and line 9 would give it a
-    coreset of b^i = m^i, which is the full set again.
-    """
+    """Algorithm 1, line 6: E·m^i <= c^i·τ; where equal, line 9 has the full set too."""
     return epochs * client.num_samples <= capacity(client, deadline)
 
 
@@ -65,10 +59,9 @@ def coreset_budget(
 def caught_up(plan: LocalPlan, num_samples: int, epochs: int, limit: float) -> LocalPlan:
     """The plan with steps scaled by φ = min(limit, E·m / n), n the samples it trains.
 
-    E epochs on everything move a client by about η/|B| · Σ of E·m gradients, as long as the model
-    changes little; a plan for n samples moves it by n of them. With φ the two agree in the mean,
-    which is what a coreset promises of an epoch: Σ_k δ_k ∇L_k ≈ Σ_j ∇L_j. Steps of any size would
-    overshoot, hence the ``limit``; 1 leaves every step as the paper has it (docs/adr/0011).
+    E epochs move a client by about η/|B| · Σ of E·m gradients, a plan for n samples by n of them.
+    With φ both agree in the mean, as a coreset promises of an epoch: Σ_k δ_k ∇L_k ≈ Σ_j ∇L_j. Large
+    steps would overshoot, hence the ``limit``; 1 leaves every step as it is (docs/adr/0011).
     """
     trained = plan.trained(num_samples)
     if trained == 0:

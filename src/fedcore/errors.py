@@ -1,7 +1,5 @@
 """The errors a caller may want to catch; each message says what, which value, what to do."""
 
-from __future__ import annotations
-
 
 class FedCoreError(Exception):
     """Anything the package refuses; the command line prints it and exits with code 2."""

@@ -1,7 +1,5 @@
 """The rounds of one run, and what they come to: the numbers of tables and of ``summary.json``."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,10 +92,6 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
 
 def environment() -> dict[str, str]:
     """The versions that can change a result."""
-    return {
-        "fedcore": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "machine": platform.machine(),
-    }
+    known = {"fedcore": __version__, "python": platform.python_version()}
+    known |= {"torch": str(torch.__version__), "numpy": np.__version__}
+    return {**known, "machine": platform.machine()}

@@ -1,12 +1,9 @@
 """Plug-ins by file name: a file in a plug-in folder is an entry of that kind.
 
 ``strategies/fed_prox.py`` would be the strategy ``fed-prox``: underscores in file names are
-hyphens in names. A name that ends in ``.py`` is a path to a file of the user's own, so a new
-method can be tried without touching the package. Files whose name starts with an underscore
-are helpers. Nothing is imported until it is asked for by name.
+hyphens in names, and in front a helper's. A name that ends in ``.py`` is a path to a file of the
+user's own. Nothing is imported until it is asked for by name.
 """
-
-from __future__ import annotations
 
 import difflib
 import importlib
@@ -21,13 +18,12 @@ from typing import Any, cast
 
 from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 
-KINDS = {
-    "strategy": "fedcore.strategies",
-    "selector": "fedcore.coreset.selectors",
-    "sampler": "fedcore.server.samplers",
-    "dataset": "fedcore.datasets",
-    "model": "fedcore.models",
-}
+Options = Mapping[str, Any]
+NONE: Options = {}
+Takers = Iterable[tuple[str, str]]  # kinds and names
+KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
+KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
+KINDS["model"] = "fedcore.models"
 
 
 def names(kind: str) -> list[str]:
@@ -42,11 +38,10 @@ def load(kind: str, name: str) -> ModuleType:
     if name.endswith(".py"):
         return _load_file(kind, Path(name))
     path = f"{KINDS[kind]}.{name.replace('-', '_')}"
-    if path in sys.modules and "_" not in name:  # asked for before: no folder need be read
-        return sys.modules[path]
-    if name not in names(kind):
+    # One that was asked for before needs no look at the folder.
+    if ("_" in name or path not in sys.modules) and name not in names(kind):
         raise UnknownPlugin(unknown(kind, name, names(kind)))
-    return importlib.import_module(path)
+    return importlib.import_module(path)  # which waits where another thread is importing it
 
 
 def title(name: str) -> str:
@@ -77,43 +72,26 @@ def taken(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any
 
 
 def build(
-    kind: str,
-    name: str,
-    returns: Any,
-    *arguments: Any,
-    options: Mapping[str, Any] | None = None,
-    method: Mapping[str, Any] | None = None,
+    kind: str, name: str, returns: Any, *given: Any, options: Options = NONE, method: Options = NONE
 ) -> Any:
-    """What a plug-in's ``build`` makes of ``arguments`` and the ``options`` that it names.
-
-    Of ``method``, options of the plug-in's own, it gets those that it names, or with ``**own`` all.
-    """
+    """What a plug-in's ``build`` makes of what is ``given`` and the options that it takes."""
     make = function(kind, name, "build")
-    named = {key: value for key, value in (options or {}).items() if key in keywords(make)}
+    named = {key: value for key, value in options.items() if key in keywords(make)}
     try:
-        built = make(*arguments, **named, **taken(make, method or {}))
+        built = make(*given, **named, **taken(make, method))
     except FedCoreError:
         raise
     except (TypeError, ValueError) as error:
-        raise BadOption(
-            f"{kind} {name!r} cannot be built: {str(error).splitlines()[0]}; "
-            "see examples/, and --method KEY=VALUE for options of its own"
-        ) from error
+        what = f"{kind} {name!r} cannot be built: {str(error).splitlines()[0]}; see examples/"
+        raise BadOption(f"{what}, and --method KEY=VALUE for options of its own") from error
     if not isinstance(built, returns):
-        raise BadOption(
-            f"build of {kind} {name!r} must return a {returns.__name__}, "
-            f"got a {type(built).__name__}"
-        )
+        got = f"a {returns.__name__}, got a {type(built).__name__}"
+        raise BadOption(f"build of {kind} {name!r} must return {got}")
     return built
 
 
-def check_taken(
-    method: Mapping[str, Any], takers: Iterable[tuple[str, str]], reserved: Iterable[str] = ()
-) -> None:
-    """Refuse an option of ``method`` that none of the ``takers``, pairs (kind, name), has.
-
-    Options of the experiment are ``reserved``, and so none of their own.
-    """
+def check_taken(method: Options, takers: Takers, reserved: Iterable[str] = ()) -> None:
+    """Refuse an option of ``method`` that no taker has; ``reserved`` ones are nobody's own."""
     modules = (load(kind, name) for kind, name in takers)
     makers = [module.build for module in modules if hasattr(module, "build")]
     for key in method:
@@ -129,10 +107,7 @@ def summary(kind: str, name: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore list") -> str:
-    """The one sentence for a name that does not exist, with the nearest of the ``known``.
-
-    ``see`` is the command that lists them; empty where none does.
-    """
+    """The sentence for a name that does not exist: the nearest ``known``, what to ``see``."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"

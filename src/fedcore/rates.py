@@ -8,8 +8,6 @@ take steps of one size, also where the server does not wait for them. With R pla
 * inverse-time  1 / (1 + q v)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -19,10 +17,7 @@ Factor = Callable[[int], float]
 
 
 def factor_of(name: str, rounds: int, decay: float, every: int) -> Factor | None:
-    """The factor by version under a schedule: R ``rounds``, q ``decay``, n ``every``.
-
-    None is for a constant η, which is used as it is.
-    """
+    """The factor by version: R ``rounds``, q ``decay``, n ``every``; None for a constant η."""
     factors: dict[str, Factor | None] = {
         "constant": None,
         "step": lambda version: float(decay ** (version // every)),

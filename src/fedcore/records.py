@@ -1,7 +1,5 @@
 """What a run leaves behind: a record of every round, and what it takes to go on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,10 +98,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run of a comparison: a strategy at a share of stragglers, with a seed.
-
-    Where several step sizes are tried, also with which of them.
-    """
+    """A run of a comparison: a strategy, stragglers, a seed; of several step sizes, one."""
 
     benchmark: str
     strategy: str

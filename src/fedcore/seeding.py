@@ -1,12 +1,9 @@
 """Randomness by name: one independent stream for each thing that is drawn.
 
 A stream is a function of the experiment's seed and a path such as
-``("shuffle", round, client, phase)``. Nothing else: not of the strategy, the executor, the
-device or the order in which clients happen to be processed. Two strategies of a comparison
-therefore see the same cohorts and the same shuffles, and a run can resume at any round.
+``("shuffle", round, client, phase)`` alone, so two strategies of a comparison see the same cohorts
+and shuffles, in any order and on any device, and a run can resume at any round.
 """
-
-from __future__ import annotations
 
 import hashlib
 

@@ -9,8 +9,6 @@ may compute something else:
 * ``one_layer(self) -> OneLayer``: that it is a linear layer, for the compiled loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +42,6 @@ def brought(model: nn.Module, name: str) -> Any | None:
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """a_k = z_k W_kᵀ + b_k: [K, n, C] of inputs [K, n, d], weights [K, C, d], biases [K, C].
 
-    Written with the weight as the left factor: its gradient then comes out in the weight's own
-    memory order, and the update of large layers does not walk across it.
+    With the weight as the left factor, its gradient comes out in the weight's own memory order.
     """
     return torch.baddbmm(bias[:, :, None], weight, inputs.transpose(1, 2)).transpose(1, 2)

@@ -1,7 +1,5 @@
 """A model as pure functions of its parameters, and a look at what enters its last layer."""
 
-from __future__ import annotations
-
 import copy
 import re
 import traceback
@@ -28,36 +26,33 @@ class HeadPass:
     outputs: Tensor
 
 
-class Task:
-    """A classifier: any ``nn.Module`` that maps a batch of inputs to class scores.
+Zeros = Tensor | None  # added to what leaves the last layer
+Passed = tuple[Tensor, HeadPass]  # scores, and what passed that layer
 
-    The module is only a recipe here: parameters are always passed in. ``head`` names the last
-    linear layer; left out, it is the last ``nn.Linear`` in the order of registration.
+
+class Task:
+    """A classifier: any ``nn.Module`` that maps inputs to class scores, with parameters passed in.
+
+    ``head`` names the last linear layer, the ``nn.Linear`` that was registered last if left out.
     """
 
     def __init__(self, model: nn.Module, head: str | None = None, *, averaged: bool = True) -> None:
         """Refuse what has no values yet, or cannot be trained and ``averaged`` if it is to be."""
         buffers = [name for name, _ in model.named_buffers()]
         if averaged and buffers:
-            raise BadOption(
-                f"model has buffers ({buffers[0]}), which federated averaging does not average; "
-                "use a layer without running statistics, such as GroupNorm"
-            )
+            what = f"model has buffers ({buffers[0]}), which federated averaging does not average"
+            raise BadOption(f"{what}; use a layer without running statistics, such as GroupNorm")
         for name, parameter in model.named_parameters():
             if is_lazy(parameter):
-                raise BadOption(
-                    f"model has a parameter without a shape yet ({name}); call the model once on a "
-                    "batch, or use a layer that is not lazy"
-                )
+                what = f"model has a parameter without a shape yet ({name})"
+                instead = "call the model once on a batch, or use a layer that is not lazy"
+                raise BadOption(f"{what}; {instead}")
             if parameter.is_meta:
-                raise BadOption(
-                    f"model has a parameter on the meta device ({name}); load its values"
-                )
+                meta = f"model has a parameter on the meta device ({name})"
+                raise BadOption(f"{meta}; load its values")
             if averaged and not bool(torch.isfinite(parameter).all()):
-                raise BadOption(
-                    f"model has NaN or infinity in a parameter ({name}) before training; "
-                    "initialise it anew, or load an earlier state"
-                )
+                what = f"model has NaN or infinity in a parameter ({name}) before training"
+                raise BadOption(f"{what}; initialise it anew, or load an earlier state")
         linear = {n: module for n, module in model.named_modules() if isinstance(module, nn.Linear)}
         if head is not None and head not in linear:
             raise BadOption(f"head must name one of the linear layers {list(linear)}, got {head!r}")
@@ -85,7 +80,7 @@ class Task:
             )
         trained_names(self.initial_params(), 0.0)
 
-    def on(self, device: torch.device) -> Task:
+    def on(self, device: torch.device) -> "Task":
         """A copy whose frozen parameters lie on ``device``, for one thread to call."""
         task = copy.deepcopy(self)
         task.model.to(device)
@@ -95,14 +90,11 @@ class Task:
         """Class scores [batch, classes]."""
         return _as_tensor(functional_call(self.model, dict(params), (x,)))
 
-    def logits_and_head(
-        self, params: Params, x: Tensor, probe: Tensor | None = None
-    ) -> tuple[Tensor, HeadPass]:
+    def logits_and_head(self, params: Params, x: Tensor, probe: Zeros = None) -> Passed:
         """Class scores, and what passed the last linear layer on the way.
 
-        A ``probe`` is added to the layer's output: with zeros nothing changes, and the gradient of
-        a loss with respect to it is dL/da. Unlike a look at the output itself, this holds under
-        ``torch.func.vmap`` too.
+        A ``probe`` of zeros is added to the layer's output: the gradient of a loss with respect to
+        it is dL/da, under ``torch.func.vmap`` too.
         """
         passes: list[HeadPass] = []
 
@@ -123,9 +115,7 @@ class Task:
         _check_passes(passes, len(x))
         return logits, passes[0]
 
-    def forward(
-        self, params: Params, x: Tensor, probe: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, params: Params, x: Tensor, probe: Zeros) -> tuple[Tensor, Tensor | None]:
         """Class scores, and what entered the last layer where a ``probe`` is given."""
         if probe is None:
             return self.logits(params, x), None
@@ -177,10 +167,8 @@ def trained_names(params: Params, share: float) -> list[str]:
     """The layers nearest the output with at most a ``share`` of all parameters; one at least."""
     layers = layers_of(params)
     if len(layers) < 2:
-        raise BadOption(
-            f"the model has one layer, so it cannot be trained in part (a share of {share:g}); "
-            "use a model of several layers, or another strategy"
-        )
+        what = f"the model has one layer, so it cannot be trained in part (a share of {share:g})"
+        raise BadOption(f"{what}; use a model of several layers, or another strategy")
     sizes = [sum(params[name].numel() for name in layer) for layer in layers]
     fits = (n for n in range(len(layers)) if sum(sizes[n:]) <= share * sum(sizes))
     first = min(next(fits, len(layers)), len(layers) - 1)
@@ -223,32 +211,24 @@ def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
     except Exception as error:
         hint = "" if batch.is_floating_point() else " (cast them to floating point, or see)"
         kind, reason = str(batch.dtype).removeprefix("torch."), str(error).partition("\n")[0]
-        raise BadOption(
-            f"model cannot take a batch of inputs {list(batch.shape)} of type "
-            f"{kind}{hint}: {reason or type(error).__name__}"
-        ) from error
+        what = f"model cannot take a batch of inputs {list(batch.shape)} of type {kind}{hint}"
+        raise BadOption(f"{what}: {reason or type(error).__name__}") from error
     if not isinstance(scores, Tensor) or scores.dim() != 2 or len(scores) != len(batch):
         found = list(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
-        raise BadOption(
-            f"model must map a batch of inputs to class scores [batch, classes], got {found} for "
-            f"{len(batch)} samples"
-        )
+        what = "model must map a batch of inputs to class scores [batch, classes]"
+        raise BadOption(f"{what}, got {found} for {len(batch)} samples")
     return scores.shape[1]
 
 
 def _check_passes(passes: list[HeadPass], batch: int) -> None:
     """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
     if len(passes) != 1:
-        raise BadOption(
-            f"the last linear layer ran {len(passes)} times for one batch, not once; "
-            "name another layer as head"
-        )
+        often = f"{len(passes)} times for one batch, not once"
+        raise BadOption(f"the last linear layer ran {often}; name another layer as head")
     shape = tuple(passes[0].outputs.shape)
     if len(shape) != 2 or shape[0] != batch:
-        raise BadOption(
-            f"the last linear layer gave {shape} numbers for a batch of {batch}, "
-            "not one row a sample; name another layer as head"
-        )
+        what = f"the last linear layer gave {shape} numbers for a batch of {batch}"
+        raise BadOption(f"{what}, not one row a sample; name another layer as head")
 
 
 def has_hooks(model: nn.Module) -> bool:

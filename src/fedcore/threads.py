@@ -1,7 +1,5 @@
 """One thread for whoever computes: on small steps several lose, on a busy machine by far."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -17,10 +15,9 @@ _callers: list[Callable[[], None]] = []  # for each that is bound now, what give
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Bound PyTorch (with its OpenMP) and NumPy's BLAS to the calling thread.
+    """Bound PyTorch (with its OpenMP) and NumPy's BLAS to the calling thread; afterwards as before.
 
-    Threads that are started inside may compute side by side, one core each. What held before
-    holds again behind it, whatever happens inside; a call within a call changes nothing.
+    Threads that are started inside may compute side by side; a call within a call changes nothing.
 
     >>> with one_thread_each():
     ...     torch.get_num_threads()

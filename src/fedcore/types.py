@@ -13,8 +13,6 @@ w          ``Params``
 =========  =======================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,8 +86,7 @@ class CoresetSpec:
 class Phase:
     """Some epochs on one set of samples; ``coreset=None`` means all of them.
 
-    With a ``forward_price`` nothing is trained: samples pass forward once, for the gradients of
-    the last layer, and each costs that share of a trained sample (section 4.4 b).
+    With a ``forward_price`` samples only pass forward, each at that share of a trained one (4.4b).
     """
 
     epochs: int
@@ -155,9 +152,8 @@ class Coreset(Generic[Values]):
 class ClientData:
     """One client's samples: inputs ``x`` and whole-number labels ``y``, a row each.
 
-    With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``: ``x`` may then be a view that
-    would be large if it were written out, such as all windows of a text. Without, sample j is
-    row j. Read samples with ``take`` and ``labels``, which know about both.
+    With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``, and ``x`` may be a view that is
+    large if written out, such as all windows of a text. ``take`` and ``labels`` know about both.
     """
 
     x: Tensor
@@ -177,7 +173,7 @@ class ClientData:
         chosen = index if self.rows is None else self.rows[index]
         return self.x[chosen], self.y[chosen]
 
-    def to(self, device: torch.device) -> ClientData:
+    def to(self, device: torch.device) -> "ClientData":
         """The same samples on another device; there, each is written out."""
         if self.y.device == device:
             return self
@@ -255,14 +251,15 @@ class LocalUpdate:
     coreset_size: int | None = None
     gradient_error: float | None = None  # of its coreset, in proxy space
     full_gradient_error: float | None = None  # the same on the whole model, where asked for
+    path: Path | None = None  # what it did, where that need not be what it was told
+    work: int | None = None  # likewise, in samples
 
 
 @dataclass(slots=True)
 class SelectionTime:
     """Seconds of real time that choosing coresets took, summed over rounds.
 
-    ``work`` is what cores spent on it. ``waited`` is how long some client's training stood still
-    for it; where several train side by side, the others went on, so a round lost that at most.
+    ``work`` is what cores spent on it, ``waited`` how long a client's training stood still.
     """
 
     work: float = 0.0

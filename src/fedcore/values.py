@@ -1,7 +1,5 @@
 """Values of options: what they may be, and how text or TOML becomes one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,13 +26,23 @@ def option(panel: str, default: Any, text: str, check: Check | None = None) -> A
     return field(default=default, metadata={"help": text, "panel": panel, "check": check})
 
 
+def must_be(what: str, holds: Callable[[Any], bool], hint: str = "") -> Check:
+    """A check that says what a value must be where it does not hold, and a hint what to do."""
+
+    def check(name: str, value: Any) -> None:
+        if not holds(value):
+            got = f"{value:g}{hint}" if hint else _shown(value)
+            raise BadOption(f"{name} must be {what}, got {got}")
+
+    return check
+
+
 def at_least(least: float, most: int | None = None) -> Check:
     """A check for numbers of at least ``least``, and of at most ``most`` where there is a limit."""
 
     def check(name: str, value: Any) -> None:
         # A whole number may be too large for a float, so it is not made one.
-        finite = isinstance(value, int) or math.isfinite(value)
-        if not (finite and value >= least):
+        if not (value >= least and (isinstance(value, int) or math.isfinite(value))):
             raise BadOption(f"{name} must be at least {least:g}, got {_shown(value)}")
         if most is not None and value > most:
             raise BadOption(f"{name} must be at most {most:,}, got {_shown(value)}")
@@ -42,64 +50,34 @@ def at_least(least: float, most: int | None = None) -> Check:
     return check
 
 
-def above_zero(name: str, value: Any) -> None:
-    """A check for positive numbers."""
-    if not (math.isfinite(value) and value > 0):
-        raise BadOption(f"{name} must be above 0, got {value}")
-
-
-def below_one(name: str, value: Any) -> None:
-    """A check for numbers from 0 on and below 1."""
-    if not 0 <= value < 1:
-        raise BadOption(f"{name} must be at least 0 and below 1, got {value}")
-
-
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
-
-    def check(name: str, value: Any) -> None:
-        if value not in choices:
-            raise BadOption(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-
+    check = must_be(f"one of {', '.join(choices)}", choices.__contains__)
     check.choices = choices  # type: ignore[attr-defined]
     return check
 
 
-def percentages(name: str, value: Any) -> None:
-    """A check for lists of percentages between 0 and 100, both excluded."""
-    for level in value:
-        if not 0 < level < 100:
-            raise BadOption(
-                f"{name} must be percentages above 0 and below 100, got {level:g}; "
-                "10 and 30 are the paper's"
-            )
-    distinct(name, value)
+def each(check: Check, *, empty: bool = False) -> Check:
+    """A check for every part of a list that names nothing twice, and is ``empty`` if it may be."""
+
+    def check_all(name: str, value: Any) -> None:
+        for part in value:
+            check(name, part)
+        if not (value or empty):
+            raise BadOption(f"{name} must name at least one, got none")
+        if len(set(value)) != len(value):
+            raise BadOption(f"{name} must not name anything twice, got {','.join(map(str, value))}")
+
+    return check_all
 
 
-def accuracies(name: str, value: Any) -> None:
-    """A check for lists of accuracies above 0 and at most 1, which may be empty."""
-    for accuracy in value:
-        if not 0 < accuracy <= 1:
-            raise BadOption(
-                f"{name} must be accuracies above 0 and at most 1, got {accuracy:g}; "
-                "80 % is written 0.8"
-            )
-    distinct(name, value or (name,))
-
-
-def distinct(name: str, value: Any) -> None:
-    """A check for lists that are neither empty nor name anything twice."""
-    if not value:
-        raise BadOption(f"{name} must name at least one, got none")
-    if len(set(value)) != len(value):
-        raise BadOption(f"{name} must not name anything twice, got {','.join(map(str, value))}")
-
-
-def seeds(name: str, value: Any) -> None:
-    """A check for lists of seeds."""
-    distinct(name, value)
-    for number in value:
-        at_least(0, LARGEST_SEED)(name, number)
+above_zero = must_be("above 0", lambda value: math.isfinite(value) and value > 0)
+below_one = must_be("at least 0 and below 1", lambda value: 0 <= value < 1)
+distinct = each(lambda name, part: None)
+seeds = each(at_least(0, LARGEST_SEED))
+_share, _percentage = "accuracies above 0 and at most 1", "percentages above 0 and below 100"
+accuracies = each(must_be(_share, lambda x: 0 < x <= 1, "; 80 % is written 0.8"), empty=True)
+percentages = each(must_be(_percentage, lambda x: 0 < x < 100, "; 10 and 30 are the paper's"))
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -125,7 +125,7 @@ sys.path.insert(0, sys.argv[2])
 from test_grid import LONGER
 output.CHECKPOINT_EVERY = 0.02
 run_grid(LONGER, Path(sys.argv[1]), resume=Path(sys.argv[1]).exists(),
-         tell=lambda run, done: time.sleep(0.1))
+         tell=lambda run, done, share: time.sleep(0.1))
 """
 
 
@@ -279,14 +279,14 @@ def test_a_method_with_state_resumes_from_disk_byte_for_byte(tmp_path, monkeypat
     run_grid(own, tmp_path / "whole")
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", -1.0)
 
-    def stop(run, done):
+    def stop(run, done, share):
         if done == stopped:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_grid(own, tmp_path / "part", tell=stop)
     heard = []
-    run_grid(own, tmp_path / "part", resume=True, tell=lambda run, done: heard.append(done))
+    run_grid(own, tmp_path / "part", resume=True, tell=lambda run, done, share: heard.append(done))
     assert heard == list(range(stopped, 13))
     assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
 
@@ -309,7 +309,7 @@ def test_clients_that_come_go_and_drop_out_resume_byte_for_byte(
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", kind)
     told = []
 
-    def stop(run, done):
+    def stop(run, done, share):
         told.append(done)
         if done and sum(number > 0 for number in told) == stopped:
             raise KeyboardInterrupt
@@ -363,7 +363,7 @@ def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch
     out = tmp_path / "job"
     done = []
 
-    def stop(run, number):
+    def stop(run, number, share):
         done.append(number)
         if len(done) == 20:  # in the second run
             raise KeyboardInterrupt
@@ -377,7 +377,7 @@ def test_a_job_that_an_earlier_version_left_goes_on(whole, tmp_path, monkeypatch
     old = {n: a for n, a in arrays.items() if n in ("run", "round") or n.startswith("param/")}
     np.savez(out / "checkpoint.npz", **old)
     heard = []
-    run_grid(LONGER, out, resume=True, tell=lambda run, number: heard.append(number))
+    run_grid(LONGER, out, resume=True, tell=lambda run, number, share: heard.append(number))
     assert heard[:3] == [12, 6, 7]  # the first run is done, the second goes on after round 6
     assert lasting(out) == lasting(whole)
 
@@ -400,7 +400,7 @@ def test_every_method_tries_every_step_size_and_a_job_goes_on_in_the_middle(tmp_
     assert shown == [(strategy, rate, s) for strategy, rate in best.items() for s in (0, 1)]
     done = []
 
-    def stop(run, number):
+    def stop(run, number, share):
         done.append(run)
         if len(done) == 8:  # in the third run, at the second step size
             raise KeyboardInterrupt

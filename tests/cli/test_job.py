@@ -44,9 +44,23 @@ def test_without_a_folder_only_the_result_comes_back(capsys):
 def test_rounds_are_told_as_they_end():
     heard = []
     one = dataclasses.replace(SMALL, seed=(0,), strategies=("fedcore",))
-    _, runs = run_grid(one, None, tell=lambda run, done: heard.append((run.strategy, done)))
-    assert heard == [("fedcore", 0), ("fedcore", 1), ("fedcore", 2)]
+    _, runs = run_grid(one, None, tell=lambda run, *told: heard.append((run.strategy, *told)))
+    assert heard == [("fedcore", 0, 0.0), ("fedcore", 1, 0.5), ("fedcore", 2, 1.0)]
     assert [[record.number for record in rounds] for rounds in runs.values()] == [[1, 2]]
+
+
+def test_under_a_budget_of_time_what_has_passed_of_it_is_told(tmp_path, capsys):
+    heard = []
+    timed = dataclasses.replace(SMALL, seed=(0,), strategies=("fedcore",), time_budget=2.5)
+    _, runs = run_grid(timed, tmp_path / "job", tell=lambda run, *told: heard.append(told))
+    (records,) = runs.values()
+    passed = [sum(record.time for record in records[:done]) for done in range(len(records))]
+    assert heard[:-1] == [(done, time / 2.5) for done, time in enumerate(passed)]
+    assert heard[-1] == (len(records), 1.0)
+    run_grid(timed, tmp_path / "job", resume=True, tell=lambda run, *told: heard.append(told))
+    assert heard[-1] == heard[-2]
+    run_job(timed, tmp_path / "job", resume=True, plots=False)
+    assert capsys.readouterr().err == f"FedCore, 30 % stragglers: {len(records)} rounds done\n"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +81,7 @@ def test_who_interrupts_hears_how_to_go_on(tmp_path, monkeypatch, options, sente
 
     def stopped(experiment, out, *, overwrite, resume, tell):
         if began:
-            tell(next(runs_of(experiment)), 1)
+            tell(next(runs_of(experiment)), 1, 0.5)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(job, "run_grid", stopped)

@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_data(name):
 
 @every_benchmark
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_is_complete_and_valid(name, preset):
+def test_every_preset_is_over_and_valid(name, preset):
     found = resolve({"benchmark": name, "preset": preset}, lambda b, p: find(b).hyperparameters(p))
     assert found.model in plugins.names("model")
 

@@ -1,13 +1,16 @@
+from functools import partial
+
 import pytest
 
 from fedcore.datasets import fashion_mnist, mnist
 from fedcore.errors import BadOption
 from fedcore.sources import benchmark as _benchmark
+from fedcore.sources import idx
 
 
 def test_small_files_of_the_same_format_load(image_source, monkeypatch):
     source, directory = image_source
-    monkeypatch.setattr(fashion_mnist, "SOURCE", source)
+    monkeypatch.setattr(fashion_mnist, "load", partial(idx.load, source, seed=fashion_mnist.SEED))
     benchmark = _benchmark.find("fashion-mnist")
     dataset = benchmark.load(seed=1, data_dir=directory, options={"clients": 20})
     assert len(dataset.clients) == 20

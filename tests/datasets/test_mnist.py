@@ -1,9 +1,12 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
 from fedcore.datasets import mnist
 from fedcore.errors import BadOption
 from fedcore.sources import benchmark as _benchmark
+from fedcore.sources import idx
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,7 @@ def test_the_real_default_is_the_one_that_was_searched_for(real_data):
 
 def test_small_files_of_the_same_format_load(image_source, monkeypatch):
     source, directory = image_source
-    monkeypatch.setattr(mnist, "SOURCE", source)
+    monkeypatch.setattr(mnist, "load", partial(idx.load, source, seed=mnist.SEED))
     dataset = _benchmark.find("mnist").load(
         seed=1, data_dir=directory, options={"clients": 20, "sigma": 1.5}
     )

@@ -15,8 +15,16 @@ pytest.importorskip("flwr")
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedcore.errors import BadOption
-from fedcore.flower.answers import initial_params, read_counts, read_model, read_weight, to_record
-from fedcore.flower.wire import BadMessage, Report, report_metrics
+from fedcore.flower.wire import (
+    BadMessage,
+    Report,
+    initial_params,
+    read_counts,
+    read_model,
+    read_weight,
+    report_metrics,
+    to_record,
+)
 from fedcore.types import Assignment, LocalPlan, Path, Phase
 
 BASE = {

@@ -76,4 +76,5 @@ def test_after_first_contact_everybody_is_in_time_and_uses_it(monkeypatch):
         if name != "fast":  # who has time for everything
             assert sum(device.trips[2:]) > 0.75 * DEADLINE * (ROUNDS - 2), name
             assert device.reports[-1]["coreset-size"] > 0, name
+    assert 0 < devices["slow"].reports[0]["coreset-size"] < 120  # at first contact already
     assert all(report["work"] == 4 * 120 for report in devices["fast"].reports)

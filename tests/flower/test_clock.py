@@ -8,9 +8,9 @@ pytest.importorskip("flwr")
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from tests.flower.grid import InProcessGrid, Time, adding, failing, silent
 
+from fedcore.flower import FedCore
 from fedcore.flower.clock import POLL, TTL, GridClock
 from fedcore.flower.fleet import Fleet
-from fedcore.flower.options import Options
 from fedcore.flower.post import Post
 from fedcore.flower.wire import SHIFT
 from fedcore.server.clock import Clock
@@ -21,13 +21,14 @@ BASE = {"w": torch.zeros(2)}
 FULL = LocalPlan((Phase(2),), Path.FULL)
 
 
-def clock_over(nodes, unlimited=None):
+def clock_over(nodes, most=3600.0, bounded=True, **options):
     grid = InProcessGrid(Time(), nodes)
     post = Post(grid, grid.time.monotonic, grid.time.sleep)
     fleet = Fleet(8)
-    fleet.meet(post.nodes())
+    fleet.meet(grid.get_nodes())
     order = RecordDict({"arrays": ArrayRecord(), "config": ConfigRecord({"lr": 0.1})})
-    clock: Clock = GridClock(post, fleet, Options(local_epochs=2, grace=3.0), order, unlimited)
+    owner = FedCore(local_epochs=2, grace=3.0, **options)
+    clock: Clock = GridClock(post, fleet, owner, order, most, bounded)
     clock.deadline = 20.0
     return clock, grid
 
@@ -109,7 +110,7 @@ def test_a_shift_travels_as_a_record_of_its_own_and_a_model_as_one():
 
 
 def test_a_strategy_without_a_deadline_has_the_time_it_needs():
-    clock, grid = clock_over({1: silent}, unlimited=500.0)
+    clock, grid = clock_over({1: silent}, most=500.0, bounded=False)
     clock.send([job(0)])
     assert grid.sent[0][1].deadline == 500.0
     assert grid.sent[0][2].metadata.ttl == TTL * 500

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fedcore.errors import BadOption
-from fedcore.flower.deadline import ROOM, SMOOTHING, Seen, controller
+from fedcore.flower.fleet import ROOM, SMOOTHING, Seen, controller
 
 FLEET = [float(n) for n in range(1, 102)]  # its p-th percentile is 1 + p
 

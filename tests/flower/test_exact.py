@@ -82,11 +82,11 @@ def simulated(order, shift=None):
 def test_it_is_the_simulators_answer(name, clock):
     order = order_for(PLANS[name])
     fitted, update = ours(order, clock), simulated(order)
-    found = fitted.arrays.to_torch_state_dict()
+    found = fitted.content["arrays"].to_torch_state_dict()
     assert found.keys() == update.params.keys()
     for key, value in update.params.items():
         assert torch.equal(found[key], value)
-    report, examples = read_report(fitted.report)
+    report, examples = read_report(fitted.content["metrics"])
     assert (report.steps, examples) == (update.steps, COUNT)
     assert report.work == PLANS[name].trained(COUNT)
     assert report.loss_sum == update.loss_sum
@@ -99,7 +99,7 @@ def test_it_is_the_simulators_answer(name, clock):
 def test_a_shift_is_added_as_in_the_simulator():
     order = order_for(PLANS["full"])
     shift = {name: torch.full_like(value, 0.01) for name, value in a_model().state_dict().items()}
-    found = ours(order, None, shift).arrays.to_torch_state_dict()
+    found = ours(order, None, shift).content["arrays"].to_torch_state_dict()
     expected = simulated(order, shift).params
     assert all(torch.equal(found[name], value) for name, value in expected.items())
 
@@ -107,7 +107,7 @@ def test_a_shift_is_added_as_in_the_simulator():
 @pytest.mark.parametrize("data", [TensorDataset(*some_data()), ClientData(*some_data())])
 def test_datasets_do_as_well_as_pairs(data):
     order = order_for(PLANS["full"])
-    found = ours(order, None, data=data).arrays.to_torch_state_dict()
+    found = ours(order, None, data=data).content["arrays"].to_torch_state_dict()
     assert all(torch.equal(found[n], v) for n, v in simulated(order).params.items())
 
 
@@ -128,7 +128,7 @@ class Ticking:
 def test_it_stops_before_the_step_that_would_be_late():
     time = Ticking(0.1)
     fitted = ours(order_for(PLANS["full"], deadline=5.0), time.clock())
-    report, _ = read_report(fitted.report)
+    report, _ = read_report(fitted.content["metrics"])
     assert report.cut_short == 1
     assert 0 < report.steps < 24
     assert report.handler_seconds <= 5.0
@@ -138,11 +138,11 @@ def test_it_stops_before_the_step_that_would_be_late():
 def test_who_is_cut_in_the_first_epoch_answers_with_what_it_has():
     time = Ticking(0.1)
     fitted = ours(order_for(PLANS["coreset"], deadline=2.0), time.clock())
-    report, _ = read_report(fitted.report)
+    report, _ = read_report(fitted.content["metrics"])
     assert (report.cut_short, report.coreset_size, report.loss_count) == (1, 0, 0)
     assert 0 < report.work < COUNT
     start = a_model().state_dict()
-    moved = fitted.arrays.to_torch_state_dict()
+    moved = fitted.content["arrays"].to_torch_state_dict()
     assert any(not torch.equal(moved[name], value) for name, value in start.items())
 
 
@@ -158,7 +158,7 @@ def test_a_coreset_shrinks_to_what_is_left_after_the_first_epoch(monkeypatch):
     monkeypatch.setattr(exact._Timed, "stepped", slowly)
     plan = LocalPlan((Phase(1), Phase(3, replace(BY_GRADIENTS, budget=40))), Way.CORESET)
     fitted = ours(order_for(plan, deadline=31.0), time.clock())
-    report, _ = read_report(fitted.report)
+    report, _ = read_report(fitted.content["metrics"])
     assert report.coreset_size == int((30.38 - 15 - 1.5) * 4 / 3)  # 18 of 40
     assert (report.work, report.cut_short) == (60 + 3 * 18, 0)
     assert report.handler_seconds <= 30.38
@@ -167,11 +167,11 @@ def test_a_coreset_shrinks_to_what_is_left_after_the_first_epoch(monkeypatch):
 def test_a_cold_solver_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("fedcore.flower.turn.is_warm", lambda _: False)
     fitted = ours(order_for(PLANS["coreset"]), FakeTime().clock())
-    assert (fitted.report["fell-back"], fitted.report["coreset-size"]) == (1, 9)
+    said = fitted.content["metrics"]
+    assert (said["fell-back"], said["coreset-size"]) == (1, 9)
 
 
 def test_the_answer_holds_both():
     fitted = ours(order_for(PLANS["full"]), None)
-    content = fitted.reply.content
-    assert list(content.array_records) == ["arrays"]
-    assert content.metric_records["metrics"]["steps"] == fitted.report["steps"]
+    assert sorted(fitted.content) == ["arrays", "metrics"]
+    assert fitted.metadata.reply_to_message_id == "m"

@@ -15,7 +15,7 @@ pytest.importorskip("flwr")
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from tests.flower.client_side import context, coreset_plan, message, order_for
 
-from fedcore.flower import deadline_mod, mod
+from fedcore.flower import deadline_mod, turn
 from fedcore.flower.wire import Report, read_report, report_metrics
 
 
@@ -24,10 +24,10 @@ def exits(monkeypatch):
     """How long processes were given; the tests' own is not to end."""
     given = []
     monkeypatch.setattr(
-        mod.faulthandler, "dump_traceback_later", lambda s, **_: given.append(s), raising=True
+        turn.faulthandler, "dump_traceback_later", lambda s, **_: given.append(s), raising=True
     )
     monkeypatch.setattr(
-        mod.faulthandler, "cancel_dump_traceback_later", lambda: given.append(None), raising=True
+        turn.faulthandler, "cancel_dump_traceback_later", lambda: given.append(None), raising=True
     )
     return given
 
@@ -124,8 +124,8 @@ def test_who_comes_too_late_has_time_to_say_so(exits):
 def test_a_handler_that_hears_no_alarm_ends_with_its_process():
     """A loop that swallows everything, as foreign code that never comes back would."""
     code = """
-        from tests.flower.test_mod import context, deadline_mod, fresh, mod
-        mod.EXIT = (0.1, 1.5)
+        from tests.flower.test_mod import context, deadline_mod, fresh, turn
+        turn.EXIT = (0.1, 1.5)
 
         def hangs(msg, context):
             while True:

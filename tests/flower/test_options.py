@@ -7,7 +7,7 @@ pytest.importorskip("flwr")
 
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption
-from fedcore.flower.options import Options, keeps_no_deadline
+from fedcore.flower.strategy import Options, keeps_no_deadline
 from fedcore.types import ClientProfile
 
 SLOW = ClientProfile(100, 15.0)

@@ -9,7 +9,7 @@ from flwr.app.error import Error
 from tests.flower.grid import InProcessGrid, Time
 
 from fedcore.errors import FedCoreError
-from fedcore.flower.post import AT_ONCE, PAUSES, Letter, Post, SuperLinkLost
+from fedcore.flower.post import AT_ONCE, Letter, Post
 
 
 def post_over(node, count=1):
@@ -69,16 +69,6 @@ def test_messages_that_are_not_taken_are_told_of():
     grid.push_messages = lambda messages: []  # what Flower does with a model that is too large
     with pytest.raises(FedCoreError, match="took 0 of 3"):
         post.push(*letters(post, 3))
-
-
-def test_a_superlink_that_is_away_is_tried_a_few_times():
-    post, grid = post_over(replying)
-    grid.failures = len(PAUSES)
-    assert len(post.nodes()) == 1
-    assert grid.time.now == pytest.approx(1000 + sum(PAUSES))
-    grid.failures = len(PAUSES) + 1
-    with pytest.raises(SuperLinkLost):
-        post.nodes()
 
 
 def test_bytes_that_cannot_be_read_are_one_letter_s_fault():

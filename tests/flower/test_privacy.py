@@ -53,7 +53,7 @@ def by_on_time(model, msg, clock):
 
 def by_fit(model, msg, clock):
     data = ClientData(Planted().x, torch.arange(COUNT) % 2)
-    return fit(model, data, msg, context(), learning_rate=1e-9, batch_size=8, clock=clock).reply
+    return fit(model, data, msg, context(), learning_rate=1e-9, batch_size=8, clock=clock)
 
 
 def on_the_wire(msg):

@@ -1,5 +1,7 @@
 """Seconds that are left, whatever the clocks say, and what the server hears of them."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("flwr")
@@ -78,3 +80,15 @@ def test_a_first_step_like_no_other_counts_until_there_are_others():
         turn.stepped(8, seconds)
     # 8 + 21 = 29 of 29.4; were the first the longest for ever, it would end at 22.
     assert (turn.said.steps, time.now) == (22, 29.0)
+
+
+def test_on_a_virtual_clock_time_begins_with_the_turn():
+    time = FakeTime()
+    time.now = 500.0  # that the order waited
+    order = replace(order_for(coreset_plan(5), deadline=10.0), virtual=1)
+    turn = Turn(message(order), context(), time.clock())
+    assert turn.said.age == 0
+    assert turn.go_on()
+    time.now += 9.9
+    assert not turn.go_on()
+    assert read_report(turn.report())[0].handler_seconds == pytest.approx(9.9)

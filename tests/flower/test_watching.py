@@ -6,7 +6,7 @@ from torch import nn
 
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, LOGITS, STATIC, space_of
-from fedcore.flower.watching import Watching
+from fedcore.flower.loader import Watching
 from fedcore.task import Task
 
 COUNT = 21

@@ -90,7 +90,7 @@ plans = st.builds(
     seconds,
 )
 jobs = st.builds(Assignment, counts, plans, counts, counts, counts)
-orders = st.builds(Order, jobs, seconds, st.floats(-1e6, 1e6), counts)
+orders = st.builds(Order, jobs, seconds, st.floats(-1e6, 1e6), counts, st.integers(0, 1))
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),

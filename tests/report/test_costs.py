@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from fedcore.records import ClientRecord, Ending, RoundRecord, Waste
-from fedcore.report.costs import costs, jain, targets_of, time_to_accuracy
+from fedcore.report.summary import costs, jain, targets_of, time_to_accuracy
 from fedcore.types import Path
 
 END = Ending(4.0, 100, clients=5, slow_clients=2, slow_accuracy=0.25, worst_accuracy=0.0)

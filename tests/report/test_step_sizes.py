@@ -1,7 +1,7 @@
 import pytest
 
 from fedcore.records import Ending, RoundRecord, RunKey
-from fedcore.report.step_sizes import choices, chosen_runs
+from fedcore.report.summary import choices, chosen_runs
 
 
 def runs_of(accuracies):

@@ -166,7 +166,7 @@ def test_lost_jobs_are_not_trained_and_as_many_as_asked_for():
     records = [client for merged in rounds for client in merged.clients]
     lost = sum(client.wasted is Waste.LOST for client in records)
     assert lost / 800 == pytest.approx(0.25, abs=0.061)  # 4 deviations
-    trained = len(server.clock._executor.asked)
+    trained = len(server.clock.executor.asked)
     assert trained == 800 - lost
 
 

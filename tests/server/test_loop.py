@@ -355,3 +355,21 @@ def test_a_plan_that_cannot_be_followed_is_refused(plan, sentence):
     with pytest.raises(BadOption, match=sentence):
         checked(plan)
     assert checked(SIT_OUT) is SIT_OUT
+
+
+@pytest.mark.parametrize(("quorum", "expected"), [(3, 3.0), (4, 0.0)])
+def test_below_the_quorum_the_model_stays_as_it_was(quorum, expected):
+    strategy = replace(fedavg.build(), pace=Pace(quorum=quorum))
+    outcome, _ = first(strategy, {0: 1.0, 1: 4.0})  # one client counts twice
+    assert outcome.state.params["w"].item() == expected
+    assert outcome.state.version == 1
+
+
+def test_what_a_client_says_that_it_did_is_written_down():
+    class Honest(Echo):
+        def run(self, params, assignments):
+            found = super().run(params, assignments)
+            return [replace(found[0], path=Path.PARTIAL, work=7), *found[1:]]
+
+    outcome = next(serve(fedavg.build(), Honest({0: 1.0, 1: 4.0})).run(START))
+    assert [(c.path, c.work) for c in outcome.clients] == [(Path.PARTIAL, 7), (Path.FULL, 100)]

@@ -3,8 +3,7 @@ import pytest
 from fedcore.config import resolve
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
-from fedcore.sim.fleet import fleet_of
-from fedcore.sim.speeds import read_speeds
+from fedcore.sim.fleet import fleet_of, read_speeds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile
 

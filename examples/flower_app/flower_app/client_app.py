@@ -20,7 +20,7 @@ def train_client(msg: Message, context: Context) -> Message:
     rate, batch_size = float(config["learning-rate"]), int(config["batch-size"])
     if config["way"] == "exact":  # FedCore's own loop: plain SGD, as the simulator has it
         own = dataset.clients[client]
-        return fit(model, own, msg, context, learning_rate=rate, batch_size=batch_size).reply
+        return fit(model, own, msg, context, learning_rate=rate, batch_size=batch_size)
     round_number = msg.content.config_records["config"]["server-round"]
     assert isinstance(round_number, int)
     pause = float(node.get("pause", 0.0))

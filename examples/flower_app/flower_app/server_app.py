@@ -27,6 +27,7 @@ def main(grid: Grid, context: Context) -> None:
         min_available_nodes=nodes,
         deadline=float(config["deadline"]) or "auto",
         grace=float(config["grace"]),
+        clock=str(config["clock"]),
         local_epochs=int(config["local-epochs"]),
         strategy=str(config["strategy"]),
         checkpoint=str(config["checkpoint"]) or None,

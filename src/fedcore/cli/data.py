@@ -1,7 +1,5 @@
 """``fedcore data``: which datasets there are, getting their files, how they are spread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +14,8 @@ from fedcore.sources import benchmark as _benchmark
 from fedcore.sources import files as _files
 from fedcore.values import read_option, read_pairs
 
-data_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Datasets: list them, fetch their files, see how they are spread over clients.",
-)
+_help = "Datasets: list them, fetch their files, see how they are spread over clients."
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=_help)
 
 _where = "Data directory, one folder per dataset; else $FEDCORE_DATA, else the user's cache."
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help=_where)]

@@ -3,8 +3,6 @@
 Needs neither typer nor rich, so that it also runs on machines that have torch and NumPy alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -23,25 +21,19 @@ from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
-from fedcore.report.records import Runs, is_complete
+from fedcore.report.records import Runs, is_over
 from fedcore.report.summary import summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import (
-    build_sampler,
-    build_strategy,
-    build_world,
-    levels_of,
-    simulate_rounds,
-)
+from fedcore.sim.world import build_sampler, build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[RunKey, int], None]  # which run, how many of its rounds are done
+Tell = Callable[[RunKey, int, float], None]  # a run, its rounds that are done, and what share of it
 
 
 def run_grid(
@@ -50,14 +42,10 @@ def run_grid(
     *,
     overwrite: bool = False,
     resume: bool = False,
-    tell: Tell = lambda run, done: None,
+    tell: Tell = lambda run, done, share: None,
 ) -> tuple[dict[str, Any], Runs]:
-    """Prepare, train and write; gives the content of ``summary.json``, and all rounds.
-
-    Nothing is written before all options are known good.
-    """
-    # Steps are small: a second thread inside one costs more than it brings. Clients are trained
-    # side by side instead (--threads).
+    """Prepare, train and write, once all options are known good; gives summary and rounds."""
+    # Steps are small: threads inside one cost more than they bring; clients have them (--threads).
     torch.set_num_threads(1)
     settings = dataclasses.asdict(experiment)
     folder = None
@@ -79,8 +67,10 @@ def run_grid(
         strategy = build_strategy(sources[run.strategy], own, *there)
         most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
-        tell(run, done)
-        if is_complete(found.get(run, []), most):
+        over = is_over(found.get(run, []), most)
+        budget, passed = experiment.time_budget, sum(record.time for record in found.get(run, []))
+        tell(run, done, 1.0 if over else passed / budget if budget else done / most)
+        if over:
             continue
         world = build_world(federation, own, run, strategy)
         with closing(simulate_rounds(world, snapshot)) as rounds:
@@ -89,22 +79,21 @@ def run_grid(
                     folder.add(record, run, partial(to_snapshot, state))
                 else:
                     found.setdefault(run, []).append(record)
-                tell(run, record.number)
+                passed += record.seconds / record.deadline
+                share = passed / budget if budget else record.number / most
+                tell(run, record.number, 1.0 if record.ending else share)
     return (folder.finish() if folder else summary(found, settings)), found
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
     """Load data and model for every seed; whatever is wrong with the options shows here.
 
-    What a run would only find out later is tried too, since by then results of an earlier job may
-    have been replaced: names, device, files of the user's own, fleets.
+    All is tried that a run would find out, since results of an earlier job may go before it.
     """
     for one, other in combinations(experiment.strategies, 2):
         if plugins.title(one) == plugins.title(other):  # results go by it
-            raise BadOption(
-                f"strategies {one!r} and {other!r} would both be called "
-                f"{plugins.title(one)!r}; rename one file"
-            )
+            called = f"would both be called {plugins.title(one)!r}; rename one file"
+            raise BadOption(f"strategies {one!r} and {other!r} {called}")
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]
@@ -112,11 +101,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))
-    dataset = find(experiment.benchmark).load(
-        seed=experiment.data_seed,
-        data_dir=Path(experiment.data_dir).expanduser() if experiment.data_dir else None,
-        options=experiment.data,
-    )
+    place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
+    find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
+    dataset = find_data(seed=experiment.data_seed)
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
         none = f"of which {experiment.benchmark!r} has none"
@@ -125,10 +112,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
         log.warning("%s: all of them train in every round", few)
-    federations = {
-        seed: federation_from_model(dataset, experiment.model, seed, experiment.method)
-        for seed in experiment.seed
-    }
+    from_seed = partial(federation_from_model, dataset, experiment.model, method=experiment.method)
+    federations = {seed: from_seed(seed=seed) for seed in experiment.seed}
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)
@@ -147,7 +132,6 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
 def runs_of(experiment: Experiment, levels: Sequence[float] = ()) -> Iterator[RunKey]:
     """Every run of an experiment, all strategies of a level together."""
     benchmark = plugins.title(experiment.benchmark)
-    for stragglers in levels or experiment.stragglers:
-        for strategy in experiment.strategies:
-            for rate, seed in product(experiment.learning_rates or (None,), experiment.seed):
-                yield RunKey(benchmark, plugins.title(strategy), stragglers, seed, rate)
+    rates, every = experiment.learning_rates or (None,), levels or experiment.stragglers
+    for level, name, rate, seed in product(every, experiment.strategies, rates, experiment.seed):
+        yield RunKey(benchmark, plugins.title(name), level, seed, rate)

@@ -1,7 +1,5 @@
 """A job on a terminal: progress while it trains, then tables and pictures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
 from fedcore.report.output import PICTURES
-from fedcore.report.step_sizes import chosen_runs
+from fedcore.report.summary import chosen_runs
 from fedcore.report.tables import counted, everything, plain_console, strategy_title
 
 console = plain_console()
@@ -29,31 +27,24 @@ def run_job(
 ) -> dict[str, Any]:
     """Train everything, showing how far it is; then show what came out."""
     if overwrite and resume:
-        raise BadOption(
-            "overwrite replaces the job in --out and resume goes on with it; leave out one of them"
-        )
+        both = "overwrite replaces the job in --out and resume goes on with it"
+        raise BadOption(f"{both}; leave out one of them")
     if out is None and (overwrite or resume):
         name = "overwrite" if overwrite else "resume"
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
     runs: dict[RunKey, int] = {}  # those that were told of, by their order
     began = resume
-    progress = bars.Progress(
-        bars.SpinnerColumn(),
-        bars.TextColumn("{task.description}", markup=False),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("rounds"),
-        bars.TimeRemainingColumn(),
-        console=notices,
-        transient=True,
-        disable=not notices.is_terminal,
-    )
+    label = bars.TextColumn("{task.description}", markup=False)
+    unit = bars.TextColumn("deadlines" if experiment.time_budget else "rounds")
+    so_far = bars.SpinnerColumn(), label, bars.BarColumn(), bars.MofNCompleteColumn()
+    parts, off = (*so_far, unit, bars.TimeRemainingColumn()), not notices.is_terminal
+    progress = bars.Progress(*parts, console=notices, transient=True, disable=off)
     levels = (len(experiment.stragglers) or 1) * (len(experiment.learning_rates) or 1)
-    total = levels * len(experiment.strategies) * len(experiment.seed) * experiment.rounds
-    # How many rounds a budget of time makes is not known.
-    bar = progress.add_task("preparing", total=None if experiment.time_budget else total)
+    every = levels * len(experiment.strategies) * len(experiment.seed)
+    length = experiment.time_budget or experiment.rounds  # of a run
+    bar = progress.add_task("preparing", total=every * length)
 
-    def tell(run: RunKey, done: int) -> None:
+    def tell(run: RunKey, done: int, share: float) -> None:
         nonlocal began
         began = True
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
@@ -61,16 +52,15 @@ def run_job(
             label += f", step size {run.learning_rate:g}"
         if len(experiment.seed) > 1:
             label += f", seed {run.seed}"
-        completed = runs.setdefault(run, len(runs)) * experiment.rounds + done
+        completed = (runs.setdefault(run, len(runs)) + share) * length
         progress.update(bar, description=label, completed=completed)
-        if done == experiment.most_rounds and not notices.is_terminal:
+        if share == 1 and not notices.is_terminal:
             notices.print(f"{label}: {counted(done, 'round')} done")
 
     try:
         with progress:
-            content, found = run_grid(
-                experiment, out, overwrite=overwrite, resume=resume, tell=tell
-            )
+            how = {"overwrite": overwrite, "resume": resume}
+            content, found = run_grid(experiment, out, tell=tell, **how)
     except KeyboardInterrupt:
         way = "--resume in place of --overwrite" if overwrite else "--resume"
         told = f"the same command with {way} goes on from here"

@@ -3,8 +3,6 @@
 Options of a job are made from the fields of ``Experiment``: one place per option.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import typing
@@ -32,10 +30,9 @@ TABLES = {
 
 
 def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add every option of ``Experiment`` to a command that takes them as ``**given``.
+    """Add every option of ``Experiment`` to a command; it gets those typed as ``**given``.
 
-    The command gets only what was typed, so that a TOML file can hold the rest. One with an option
-    of its own for a strategy has none for several.
+    One with an option of its own for a strategy has none for several.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -76,12 +73,9 @@ def _parameter(name: str) -> inspect.Parameter:
     else:
         hint = typing.get_type_hints(Experiment)[name]
         metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
-        option = typer.Option(
-            flag,
-            help=_help(name),
-            rich_help_panel=option_fields()[name].metadata["panel"],
-            metavar="PATH" if name == "data_dir" else metavars.get(hint, "LIST"),
-        )
+        metavar = "PATH" if name == "data_dir" else metavars.get(hint, "LIST")
+        panel = option_fields()[name].metadata["panel"]
+        option = typer.Option(flag, help=_help(name), rich_help_panel=panel, metavar=metavar)
         kind = Annotated[(bool if hint is bool else str) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
@@ -174,9 +168,8 @@ def run(
     from fedcore.cli.job import run_job
 
     if "," in strategy:
-        raise BadOption(
-            f"strategy must be one, got {strategy!r}; 'fedcore compare --strategies' takes several"
-        )
+        several = "'fedcore compare --strategies' takes several"
+        raise BadOption(f"strategy must be one, got {strategy!r}; {several}")
     experiment = experiment_from({**given, "strategies": strategy}, config)
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
@@ -207,9 +200,7 @@ def list_everything() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def version(
-    *, show: bool = typer.Option(False, "--version", help="Show the version and exit.")
-) -> None:
+def version(*, show: bool = typer.Option(False, "--version", help="Show it and exit.")) -> None:
     """Show the version."""
     if show:
         typer.echo(f"fedcore {__version__}")

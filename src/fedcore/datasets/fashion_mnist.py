@@ -4,14 +4,11 @@ Xiao et al. 2017: 70,000 images in the format and the sizes of MNIST. It is not 
 has as many images of each kind, so no seed had to be searched for.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from fedcore.datasets import mnist
 from fedcore.sources import idx as _idx
-from fedcore.types import FederatedDataset
 
 SEED = 0
 
@@ -34,8 +31,4 @@ def hyperparameters(preset: str) -> dict[str, Any]:
     return {**mnist.HYPERPARAMETERS, "data_seed": SEED}
 
 
-def load(
-    *, seed: int = SEED, data_dir: Path | None = None, sigma: float = 2.0, clients: int = 1_000
-) -> FederatedDataset:
-    """Standardised images [m, 1, 28, 28], two kinds per client; options as for MNIST."""
-    return _idx.load(SOURCE, seed=seed, data_dir=data_dir, sigma=sigma, clients=clients)
+load = partial(_idx.load, SOURCE, seed=SEED)

@@ -6,8 +6,6 @@ whose users' samples are then split by a seed. Numbers become float tensors. Tex
 over the 90 symbols of ``shakespeare``, one per sample; the first character of a label is the class.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -22,6 +20,7 @@ from torch import Tensor
 from fedcore.arrays import as_samples, check_alike
 from fedcore.datasets.shakespeare import SYMBOLS, encode
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
+from fedcore.sources.files import DataDir
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
 
@@ -36,7 +35,7 @@ def hyperparameters(preset: str) -> dict[str, Any]:
 def load(
     *,
     seed: int = 0,
-    data_dir: Path | None = None,
+    data_dir: DataDir = None,
     train: float = 0.9,
     shape: str = "",
     classes: int = 0,
@@ -50,9 +49,8 @@ def load(
         raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
     whole_number("classes", classes, 0)
     if data_dir is None:
-        raise DatasetUnavailable(
-            "leaf needs to know where its JSON files are; name their folder with --data-dir"
-        )
+        where = "leaf needs to know where its JSON files are"
+        raise DatasetUnavailable(f"{where}; name their folder with --data-dir")
     if (data_dir / "train").is_dir() and (data_dir / "test").is_dir():
         training, held_out = _read(data_dir / "train"), _read(data_dir / "test")
     else:
@@ -98,22 +96,18 @@ def _parse_shape(shape: str, inputs: Tensor) -> tuple[int, ...]:
         raise BadOption(f"shape must look like 1x28x28, got {shape!r}")
     form, numbers = tuple(map(int, parts)), inputs[0].numel()
     if math.prod(form) != numbers:
-        raise BadOption(
-            f"shape must have as many numbers as an input, which is {numbers}, got {shape}"
-        )
+        many = f"as many numbers as an input, which is {numbers}"
+        raise BadOption(f"shape must have {many}, got {shape}")
     return form
 
 
 def _read(place: Path) -> Users:
     """The users of a file, or of all files in a folder."""
-    files = (
-        [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*.json.gz")])
-    )
+    inside = (*place.glob("*.json"), *place.glob("*.json.gz"))
+    files = [place] if place.is_file() else sorted(inside)
     if not files:
-        raise DatasetUnavailable(
-            f"no .json files in {str(place)!r}; --data-dir must name a LEAF file, a folder of "
-            "them, or one with train/ and test/"
-        )
+        what = f"no .json files in {str(place)!r}; --data-dir must name a LEAF file"
+        raise DatasetUnavailable(f"{what}, a folder of them, or one with train/ and test/")
     users: Users = {}
     for path in files:
         for name, data in read_users(path).items():
@@ -134,10 +128,9 @@ def read_users(path: Path) -> Users:
         raise BadData(f"{str(path)!r} is no LEAF file: it holds a {type(content).__name__}")
     for key, kind in (("users", list), ("user_data", dict), ("num_samples", list)):
         if not isinstance(content.get(key), kind):
-            raise BadData(
-                f"{str(path)!r} is no LEAF file: it has no {'list' if kind is list else 'table'} "
-                f"{key!r} (it needs users, user_data and num_samples)"
-            )
+            none = f"it has no {'list' if kind is list else 'table'} {key!r}"
+            needs = "it needs users, user_data and num_samples"
+            raise BadData(f"{str(path)!r} is no LEAF file: {none} ({needs})")
     users, counts = content["users"], content["num_samples"]
     if len(users) != len(counts):
         raise BadData(f"{str(path)!r} has {len(users)} users but {len(counts)} num_samples")

@@ -22,17 +22,13 @@ are kept as they are, odd ones too, because the published numbers depend on them
    characters or fewer go: they have no window with a next character.
 
 Characters become the 90 symbols of McMahan's public implementation: padding is 0, 86 characters
-follow in the order of their code points, then begin, end, and one symbol for every other. Windows
-of plain text never hold begin or end, but the model has 90 outputs. All characters of the 563
-roles have a symbol of their own but one, a ``}`` that occurs twice.
+follow in the order of their code points, then begin and end, which no window holds, and one symbol
+for every other, which in the 563 roles is a ``}`` that occurs twice.
 """
-
-from __future__ import annotations
 
 import re
 import string
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +36,7 @@ import torch
 from torch import Tensor
 
 from fedcore.errors import BadData, BadOption
-from fedcore.sources.files import DataFile, Source, read
+from fedcore.sources.files import DataDir, DataFile, Source, read
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import whole_number
 
@@ -54,9 +50,8 @@ TEXT = "gutenberg-100-2018-06-14.txt"
 _URL = "www.gutenberg.org/files/100/100-0.txt"
 # Project Gutenberg replaces its files in place: an archive has that update.
 _URLS = (f"https://web.archive.org/web/20180701000000id_/http://{_URL}", f"https://{_URL}")
-SOURCE = Source(
-    "shakespeare", (DataFile(TEXT, 5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5", _URLS),)
-)
+_FILE = DataFile(TEXT, 5_852_404, "7e4a158c5e4db4dfdc86c920ef0318a5", _URLS)
+SOURCE = Source("shakespeare", (_FILE,))
 
 CHARACTERS = "".join(sorted(f"\n\r !\"#$%&'()*,-./:;?@[]_{string.digits}{string.ascii_letters}"))
 OTHER, SYMBOLS = 89, 90
@@ -68,15 +63,9 @@ _AUTHOR = "by William Shakespeare"
 _LAST_LINE = 124_195
 _FLAT = "THE COMEDY OF ERRORS"  # printed without indentation where it has this title
 
-_COMMON = {
-    "model": "char-lstm",
-    "batch_size": 8,
-    "learning_rate": 0.03,
-    "clients_per_round": 10,
-    "fedprox_mu": 0.001,
-    "data_seed": SEED,
-    "evaluate_samples": 20_000,  # of 413,627 in training: all of them take minutes on a CPU
-}
+_COMMON = {"model": "char-lstm", "batch_size": 8, "learning_rate": 0.03, "clients_per_round": 10}
+_COMMON |= {"fedprox_mu": 0.001, "data_seed": SEED}
+_COMMON["evaluate_samples"] = 20_000  # of 413,627 in training: all take minutes on a CPU
 _HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "paper": {"rounds": 30, "epochs": 10},  # appendix B.1
     # Their repository has other numbers, and FedCore with a proximal term as well.
@@ -89,14 +78,11 @@ def hyperparameters(preset: str) -> dict[str, Any]:
     return {**_COMMON, **_HYPERPARAMETERS[preset]}
 
 
-def load(
-    *, seed: int = SEED, data_dir: Path | None = None, samples: int = SAMPLES
-) -> FederatedDataset:
+def load(*, seed: int = SEED, data_dir: DataDir = None, samples: int = SAMPLES) -> FederatedDataset:
     """Windows of the roles drawn by ``seed``; a random int(0.8 n), at least one, of each train.
 
-    Windows overlap, so a text of n characters makes n - 80 samples out of n bytes. Inputs are
-    views on the text; which of them train is said by ``rows``. ``samples`` is how many the drawn
-    roles have together; 0 takes every role.
+    Windows overlap: n characters make n - 80 samples, views on the text, of which ``rows`` train.
+    ``samples`` is how many the drawn roles have together; 0 takes every role.
     """
     texts = list(drawn_roles(seed, data_dir, samples).values())
     # One array for all roles, so that the pooled test set can be a view too.
@@ -131,7 +117,7 @@ def windows(symbols: Tensor, length: int) -> tuple[Tensor, Tensor]:
     return symbols[:-1].unfold(0, length, 1), symbols[length:].long()
 
 
-def drawn_roles(seed: int, data_dir: Path | None, samples: int) -> dict[str, str]:
+def drawn_roles(seed: int, data_dir: DataDir, samples: int) -> dict[str, str]:
     """Whole roles in random order until they have ``samples`` samples; the last is cut short."""
     if whole_number("samples", samples, 0) == 1:
         raise BadOption(f"samples must be at least 2, or 0 for all, got 1; the paper has {SAMPLES}")
@@ -154,10 +140,9 @@ def roles_of(text: str) -> dict[str, str]:
     lines = text.splitlines()[1:]
     named = [number for number, line in enumerate(lines) if _AUTHOR in line]
     if len(named) < 2:  # the first belongs to the title page
-        raise BadData(
-            f"the Shakespeare text names its author in {len(named)} lines, fewer than 2; "
-            "it is another edition: fetch it with 'fedcore data fetch shakespeare'"
-        )
+        what = f"the Shakespeare text names its author in {len(named)} lines, fewer than 2"
+        again = "fetch it with 'fedcore data fetch shakespeare'"
+        raise BadData(f"{what}; it is another edition: {again}")
     roles: dict[str, str] = {}
     for title, play in _plays(lines[max(named[1] - 5, 0) : _LAST_LINE]):
         for name, spoken in sorted(play.items()) if len(play) > 1 else ():

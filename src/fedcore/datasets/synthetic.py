@@ -4,15 +4,13 @@ Li et al. 2020 (FedProx); section 6.1 of the paper. With the default seed 0 the 
 of the paper's Table 1: 30 clients, 20,101 training samples, mean 670, standard deviation 1,148.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from fedcore.errors import BadOption
+from fedcore.sources.files import DataDir
 from fedcore.types import ClientData, FederatedDataset
 from fedcore.values import read_number, whole_number
 
@@ -45,17 +43,15 @@ def parse(suffix: str) -> dict[str, Any]:
     try:
         alpha, beta = (read_number(part, float) for part in suffix.split("-"))
     except ValueError:
-        raise BadOption(
-            f"benchmark must look like synthetic-ALPHA-BETA, as in synthetic-0.5-0.5, "
-            f"got 'synthetic-{suffix}'"
-        ) from None
+        what = "benchmark must look like synthetic-ALPHA-BETA"
+        raise BadOption(f"{what}, as in synthetic-0.5-0.5, got 'synthetic-{suffix}'") from None
     return {"alpha": alpha, "beta": beta}
 
 
 def load(
     *,
     seed: int = 0,
-    data_dir: Path | None = None,
+    data_dir: DataDir = None,
     alpha: float = 1.0,
     beta: float = 1.0,
     clients: int = 30,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedcore.flower.exact import fit as fit
     from fedcore.flower.loader import on_time as on_time
-    from fedcore.flower.mod import deadline_mod as deadline_mod
     from fedcore.flower.strategy import FedCore as FedCore
+    from fedcore.flower.turn import deadline_mod as deadline_mod
 
 # Imported when somebody asks: a client needs no server. No file may be called like what it holds,
 # for then the file would be what a user gets.
-_HOMES = {"FedCore": "strategy", "on_time": "loader", "fit": "exact", "deadline_mod": "mod"}
+_HOMES = {"FedCore": "strategy", "on_time": "loader", "fit": "exact", "deadline_mod": "turn"}
 __all__ = list(_HOMES)
 
 

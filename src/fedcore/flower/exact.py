@@ -7,10 +7,10 @@ there is not, the coreset shrinks after the first epoch, and no step is begun th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, Context, Message
+from flwr.app import Context, Message
 from torch import nn
 
 from fedcore.arrays import batches
@@ -26,14 +26,6 @@ from fedcore.types import Assignment, ClientData, ClientId, TrainingSettings
 CHUNK = 4096  # samples of a dataset at a time
 
 
-class Fitted(NamedTuple):
-    """The trained model, what the server learns of its training, and both as the answer."""
-
-    arrays: ArrayRecord
-    report: dict[str, int | float]
-    reply: Message
-
-
 def fit(
     model: nn.Module,
     data: Any,
@@ -43,8 +35,8 @@ def fit(
     learning_rate: float,
     batch_size: int,
     clock: Clock | None = WALL,
-) -> Fitted:
-    """Train ``model``, from the parameters in ``msg``, as the order there says.
+) -> Message:
+    """Train ``model``, from the parameters in ``msg``, as the order there says; gives the answer.
 
     ``data`` is a pair (inputs, labels), a dataset or a ``ClientData``. Without a ``clock`` the plan
     is followed however long it takes.
@@ -72,8 +64,7 @@ def fit(
     turn.say(loss_sum=update.loss_sum, loss_square_sum=update.loss_square_sum, loss_count=count)
     turn.chosen(update.coreset_size or 0, update.gradient_error, update.fell_back)
     turn.examples = len(data)
-    arrays = ArrayRecord(model.state_dict())
-    return Fitted(arrays, turn.report(), turn.reply(arrays))
+    return turn.reply(model.state_dict())
 
 
 class _Timed(Coresets):

@@ -1,21 +1,24 @@
-"""What the server learns of its nodes: what they hold, how fast they are, what the way takes."""
+"""What the server learns of its nodes, their speed and the way to them; and the deadline by it."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from logging import WARNING
 from statistics import fmean, median, pstdev
 from typing import Any
 
+import numpy as np
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore import log
 
+from fedcore.errors import BadOption
 from fedcore.flower.wire import Report
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
+from fedcore.values import above_zero
 
 SHARE = 0.5  # of a new measurement in an average
 FADING = 0.8  # of what is known of a node that sits out, every round
@@ -24,6 +27,8 @@ KEPT, RECENT = 16, 4  # trips that are remembered, and those whose mean is the w
 FIRST_SPREAD = 0.5  # seconds, of ways back while there is only one
 NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
 LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
+SMOOTHING = 0.3  # share of what is measured now in the next deadline
+ROOM = 1.5  # the shortest deadline, in overheads: below it hardly anything is trained
 
 
 @dataclass(slots=True)
@@ -39,6 +44,11 @@ class Node:
     left_out: int = 0  # rounds, the last time
     left_out_until: int = 0  # the version from which it may be drawn again
 
+    @property
+    def way(self) -> float:
+        """Seconds that there and back take."""
+        return fmean(self.ways[-RECENT:]) if self.ways else 0.0
+
 
 class Fleet(Mapping[ClientId, ClientProfile]):
     """Everybody ever met, as profiles by number; numbers stay, also from process to process."""
@@ -53,7 +63,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
 
     def meet(self, found: Iterable[NodeInfo]) -> None:
         """Who is online now; a node is its key, or where it has none, its address."""
-        named = {_name(node): node.node_id for node in found}
+        keys = {node.node_id: bytes(node.public_key) for node in found}
+        named = {hashlib.sha256(k).hexdigest() if k else f"node {n}": n for n, k in keys.items()}
         new = sorted(named.keys() - set(self.names))
         self.names += new
         self.nodes += [Node() for _ in new]
@@ -62,7 +73,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def __getitem__(self, client: ClientId) -> ClientProfile:
         node = self.nodes[client]
         # A first trip has in it what happens only once: imports, downloads, a cold cache.
-        way = _way(node) / (2 if len(node.ways) == 1 else 1)
+        way = node.way / (2 if len(node.ways) == 1 else 1)
         link = self.model_bytes / way if way > 0 else float("inf")
         return ClientProfile(max(1, node.samples), node.speed or UNMEASURED, upload=link)
 
@@ -85,7 +96,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         node = self.nodes[client]
         node.samples = examples
         if report.work and report.training_seconds > 0:
-            node.speed = _averaged(node.speed, report.work / report.training_seconds)
+            now = report.work / report.training_seconds
+            node.speed += SHARE * (now - node.speed) if node.speed else now
         if timely:
             node.ways = [*node.ways, max(0.0, trip - report.training_seconds)][-KEPT:]
             node.backs = [*node.backs, trip - report.age - report.handler_seconds][-KEPT:]
@@ -128,8 +140,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def measured(self, epochs: int) -> tuple[list[float], list[float]]:
         """Seconds of E epochs with the way, and of the way alone, which is known from trip 2 on."""
         there = [self.nodes[client] for client in self.online]
-        full = [epochs * node.samples / node.speed + _way(node) for node in there if node.speed]
-        return full, [_way(node) for node in there if len(node.ways) > 1]
+        full = [epochs * node.samples / node.speed + node.way for node in there if node.speed]
+        return full, [node.way for node in there if len(node.ways) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""
@@ -142,14 +154,40 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         self.nodes = [Node(**node) for node in saved["nodes"]]
 
 
-def _name(node: NodeInfo) -> str:
-    key = bytes(node.public_key)
-    return hashlib.sha256(key).hexdigest() if key else f"node {node.node_id}"
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a deadline is decided by."""
+
+    before: float | None  # the last one
+    full: Sequence[float]  # seconds that E epochs and the way take, of all who were measured
+    overheads: Sequence[float]  # seconds that the way alone takes
+    most: float  # the longest that a round may last
 
 
-def _way(node: Node) -> float:
-    return fmean(node.ways[-RECENT:]) if node.ways else 0.0
+Controller = Callable[[Seen], tuple[float, str]]  # seconds, and why
 
 
-def _averaged(before: float, now: float) -> float:
-    return now if before == 0 else before + SHARE * (now - before)
+def controller(deadline: float | str | Controller | None, stragglers: float) -> Controller:
+    """What an option names: seconds; 'auto' or None, by the fleet; or a function of one's own.
+
+    By the fleet, τ moves towards the (100 - s)-th percentile, so that s % are stragglers.
+    """
+    if callable(deadline):
+        return deadline
+    if isinstance(deadline, int | float):
+        above_zero("deadline", seconds := float(deadline))
+        return lambda seen: (seconds, "fixed")
+    if deadline not in (None, "auto"):
+        raise BadOption(f"deadline must be seconds or 'auto', got {deadline!r}")
+
+    def by_percentile(seen: Seen) -> tuple[float, str]:
+        if not seen.full:
+            return seen.most, "nobody was measured yet"
+        aim = float(np.percentile(seen.full, 100 - stragglers))
+        reason = f"{100 - stragglers:g} % of {len(seen.full)} nodes need {aim:.1f} s"
+        # The first round lasts as long as it may, so its deadline says nothing.
+        old = seen.before if seen.before is not None and seen.before < seen.most else aim
+        least = ROOM * float(np.median(seen.overheads)) if seen.overheads else 0.0
+        return min(max(old + SMOOTHING * (aim - old), least), seen.most), reason
+
+    return by_percentile

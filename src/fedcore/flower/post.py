@@ -1,15 +1,15 @@
-"""Messages out, answers in, over a grid that may fail: a few at a time, and every wait bounded."""
+"""Messages out, answers in: a few at a time, and every wait bounded.
+
+Flower tries again by itself, without end, where a SuperLink is away; nothing here does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from logging import WARNING
-from typing import TypeVar
 
 from flwr.app import Message
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
@@ -18,13 +18,7 @@ from fedcore.server.state import Job
 from fedcore.types import ClientId
 
 AT_ONCE = 16  # messages of one call: memory follows these, not all that are out
-PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts to reach the SuperLink
 PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
-T = TypeVar("T")
-
-
-class SuperLinkLost(FedCoreError):
-    """The SuperLink does not answer any more."""
 
 
 @dataclass(slots=True)
@@ -49,14 +43,9 @@ class Post:
         self, grid: Grid, monotonic: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
         """Bind the grid, and the time."""
-        self.monotonic, self.sleep = monotonic, sleep
+        self.grid, self.monotonic, self.sleep = grid, monotonic, sleep
         self.out: dict[str, Letter] = {}
-        self._grid = grid
         self._pulled = monotonic()  # when all were asked for the last time
-
-    def nodes(self) -> list[NodeInfo]:
-        """Who is online."""
-        return self._calmly(lambda: list(self._grid.get_nodes()))
 
     def busy(self) -> set[ClientId]:
         """Who has not answered, in time or not."""
@@ -64,18 +53,19 @@ class Post:
 
     def push(self, messages: Sequence[Message], letters: Sequence[Letter]) -> list[Letter]:
         """Send; gives those that were not taken, as when their node has just left."""
-        sent: list[tuple[str, Letter]] = []
+        refused = []
         for start in range(0, len(messages), AT_ONCE):
             part = messages[start : start + AT_ONCE]
-            ids = self._calmly(partial(self._push, part))
+            ids = list(self.grid.push_messages(part))
             if len(ids) != len(part):
                 raise FedCoreError(
                     f"the SuperLink took {len(ids)} of {len(part)} messages; its log says why, "
                     "most likely the model is too large for it"
                 )
-            sent += zip(ids, letters[start : start + AT_ONCE], strict=True)
-        self.out.update({key: letter for key, letter in sent if key})
-        return [letter for key, letter in sent if not key]
+            sent = list(zip(ids, letters[start : start + AT_ONCE], strict=True))
+            self.out.update({key: letter for key, letter in sent if key})
+            refused += [letter for key, letter in sent if not key]
+        return refused
 
     def pull(self) -> list[Letter]:
         """Some that are answered since, if any are; else those that were let expire."""
@@ -89,9 +79,6 @@ class Post:
         expired = [key for key, letter in self.out.items() if letter.expires <= now]
         return [self._close(key, None, False) for key in expired]
 
-    def _push(self, part: Sequence[Message]) -> list[str]:
-        return list(self._grid.push_messages(part))
-
     def _close(self, key: str, answer: Message | None, timely: bool) -> Letter:
         letter = self.out.pop(key)
         letter.answer, letter.timely = answer, timely
@@ -100,29 +87,12 @@ class Post:
 
     def _collect(self, ids: Sequence[str]) -> list[tuple[str, Message | None]]:
         """The answers to ``ids``; None is one that cannot be read, which must not harm others."""
-        for last in (False, True):
-            try:
-                found = list(self._grid.pull_messages(ids))
-                return [(message.metadata.reply_to_message_id, message) for message in found]
-            except Exception as error:
-                self.nodes()  # which ends the run if the SuperLink is gone
-                if len(ids) == 1 and last:
-                    log(WARNING, "an answer cannot be read: %r", error)
-        if len(ids) == 1:
+        try:
+            found = list(self.grid.pull_messages(ids))
+            return [(message.metadata.reply_to_message_id, message) for message in found]
+        except Exception as error:
+            self.grid.get_nodes()  # which ends the run if the SuperLink does not answer
+            if len(ids) > 1:
+                return [pair for key in ids for pair in self._collect([key])]
+            log(WARNING, "an answer cannot be read: %r", error)
             return [(ids[0], None)]
-        return [pair for key in ids for pair in self._collect([key])]
-
-    def _calmly(self, call: Callable[[], T]) -> T:
-        """The result of a call, tried again for a while."""
-        pauses = iter(PAUSES)
-        while True:
-            try:
-                return call()
-            except Exception as error:
-                if (pause := next(pauses, None)) is None:
-                    raise SuperLinkLost(
-                        f"the SuperLink does not answer ({error!r:.100}); start it again, "
-                        "and then the run, with the same checkpoint folder"
-                    ) from error
-                log(WARNING, "the SuperLink does not answer; again in %s s: %r", pause, error)
-                self.sleep(pause)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,26 +18,117 @@ from flwr.serverapp.strategy import FedAvg, Result
 from flwr.supercore import log
 
 from fedcore import plugins
+from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
-from fedcore.flower import checkpoint
-from fedcore.flower.answers import initial_params, to_record
-from fedcore.flower.clock import GridClock
-from fedcore.flower.cohort import Cohorts
-from fedcore.flower.dashboard import Dashboard
-from fedcore.flower.deadline import Seen, controller
-from fedcore.flower.fleet import Fleet
-from fedcore.flower.options import Options, keeps_no_deadline
+from fedcore.flower import ledger
+from fedcore.flower.clock import GridClock, Notes
+from fedcore.flower.fleet import UNMEASURED, Controller, Fleet, Seen, controller
 from fedcore.flower.post import Post
+from fedcore.flower.wire import WEIGHT, initial_params, to_record
 from fedcore.records import RunKey
 from fedcore.server.loop import LoopSettings, Server
-from fedcore.server.method import Pace
+from fedcore.server.merge import RunningMean
+from fedcore.server.method import Plan, Sampler, Strategy
 from fedcore.server.state import ServerState
+from fedcore.types import ClientProfile, LocalPlan, Params
 from fedcore.types import Path as Way
-from fedcore.values import above_zero
+from fedcore.values import above_zero, at_least, one_of, percentages
 
+LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
+LARGEST = 2**40  # samples of a node
 MANY = 10**6  # clients of a round, for a loop that leaves their number to the draw
-OURS = {field.name for field in fields(Options)} - {"method", "weighted_by"}
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What ``FedCore`` takes beside the arguments of FedAvg."""
+
+    deadline: float | str | Controller | None = "auto"  # seconds; 'auto': by the measured fleet
+    local_epochs: int = 10  # E, what a node does where time suffices
+    grace: float = 3.0  # seconds that answers are waited for after the deadline
+    strategy: str = "fedcore"  # what slow nodes do, how answers are merged, and when
+    selector: str = "kmedoids"  # coreset method
+    selection: str = "uniform"  # sampler
+    quorum: int = 1  # fewest answers of a round: with fewer the model stays as it is
+    over_selection: float = 1.0  # nodes that are asked for every answer that is waited for
+    stragglers: float = 30.0  # percentage of nodes that 'auto' makes stragglers
+    clock: str = "wall"  # 'virtual': each node's own seconds, where more nodes than processes are
+    seed: int = 0
+    checkpoint: str | Path | None = None  # a folder: go on after the last round in it
+    out: str | Path | None = None  # a folder for records, as 'fedcore compare' writes them
+    wait_for_nodes: float = 300.0  # seconds until too few nodes are an error
+    weighted_by: str | None = None  # a metric by which answers weigh; None: all the same
+    method: Mapping[str, Any] = field(default_factory=dict)  # further ones, of those named above
+
+    def __post_init__(self) -> None:
+        """Check every value, so that nothing starts with a bad one."""
+        for name, least in LEAST.items():
+            at_least(least)(name, getattr(self, name))
+        percentages("stragglers", (self.stragglers,))
+        one_of("wall", "virtual")("clock", self.clock)
+        one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
+        named = (("strategy", self.strategy), ("sampler", self.selection))
+        local = (("strategy", own),) if (own := self.method.get("local")) else ()
+        plugins.check_taken(self.method, (*named, *local, ("selector", self.selector)))
+        self.build_strategy({}, 1)
+        self.build_sampler(0)
+
+    def build_sampler(self, model_bytes: int) -> Sampler:
+        """The sampler by its name."""
+        known = {"epochs": self.local_epochs, "model_bytes": model_bytes}
+        built: Sampler = self._build("sampler", self.selection, Sampler, known)
+        return built
+
+    def build_strategy(self, params: Params, num_clients: int) -> Strategy:
+        """The strategy by its name, with the merge that the user asked for."""
+        # As in the simulator, inputs stand in for gradients where one linear layer is all.
+        linear = sorted(value.ndim for value in params.values()) in ([2], [1, 2])
+        known: dict[str, Any] = {
+            "proxy": STATIC if linear else LAST_LAYER_INPUT,
+            "selector": self.selector,
+            "num_clients": num_clients,
+            "clients_per_round": num_clients,
+            "model_bytes": sum(value.nbytes for value in params.values()),
+            "method": self.method,
+        }
+        built: Strategy = self._build("strategy", self.strategy, Strategy, known)
+        pace, plan = replace(built.pace, quorum=self.quorum), after_one_epoch(built.plan)
+        if self.weighted_by is None:
+            return replace(built, pace=pace, plan=plan)
+        if not (isinstance(built.merge, partial) and built.merge.func is RunningMean):
+            raise BadOption(
+                f"weighted_by_key must be left out: {self.strategy!r} has weights of its own"
+            )
+        merge = partial(RunningMean, lambda told: told.copies * float((told.payload or {})[WEIGHT]))
+        return replace(built, pace=pace, plan=plan, merge=merge)
+
+    def _build(self, kind: str, name: str, returns: type, known: dict[str, Any]) -> Any:
+        """A plug-in, with options that it may take, but for those that the user gave."""
+        rest = {key: value for key, value in known.items() if key not in self.method}
+        rest["options"] = rest
+        return plugins.build(kind, name, returns, options=rest, method=self.method)
+
+
+def keeps_no_deadline(method: Strategy) -> bool:
+    """Whether a strategy has even the slowest client do everything, as FedAvg does."""
+    return method.plan(ClientProfile(1000, 1e-3), 1.0, 1).work(1000) >= 1000
+
+
+def after_one_epoch(plan: Plan) -> Plan:
+    """``plan``, but who is not measured yet decides itself, by what its first epoch took.
+
+    It is told the largest coreset that there is: a fast node trains on everything all the same.
+    """
+
+    def first(client: ClientProfile, seconds: float, epochs: int) -> LocalPlan:
+        if client.capability == UNMEASURED and seconds > 0:  # c τ = E m - 1: just too little
+            edge = ClientProfile(LARGEST, (epochs * LARGEST - 1) / seconds)
+            if (largest := plan(edge, seconds, epochs)).path is Way.CORESET:
+                return largest
+        return plan(client, seconds, epochs)
+
+    return first
 
 
 class FedCore(FedAvg):
@@ -56,13 +148,11 @@ class FedCore(FedAvg):
         theirs = inspect.signature(FedAvg).bind_partial(*args, **known)
         super().__init__(*theirs.args, **theirs.kwargs)
         above_zero("fraction_train", self.fraction_train)
-        ours = {name: value for name, value in options.items() if name in OURS}
-        rest = options.keys() - ours.keys() - theirs.arguments.keys()
-        self.options = Options(
-            **ours,
-            weighted_by=theirs.arguments.get("weighted_by_key"),
-            method={name: options[name] for name in sorted(rest)},
-        )
+        names = {field.name for field in fields(Options)} - {"method", "weighted_by"}
+        ours = {name: value for name, value in options.items() if name in names}
+        rest = {name: options[name] for name in sorted(options.keys() - names - known.keys())}
+        weighted_by = theirs.arguments.get("weighted_by_key")
+        self.options = Options(**ours, weighted_by=weighted_by, method=rest)
         self._controller = controller(self.options.deadline, self.options.stragglers)
 
     def configure_train(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -95,48 +185,55 @@ class FedCore(FedAvg):
         self.summary()
         method = options.build_strategy(state.params, self.min_available_nodes)
         fleet = Fleet(sum(value.nbytes for value in state.params.values()))
-        post = Post(grid, self.monotonic, self.sleep)
-        config = ConfigRecord(dict(train_config or {}))
-        order = RecordDict({self.arrayrecord_key: ArrayRecord(), self.configrecord_key: config})
-        unlimited = timeout if keeps_no_deadline(method) else None
-        clock = GridClock(post, fleet, options, order, unlimited)
-        folder, before = None if options.checkpoint is None else Path(options.checkpoint), None
-        if folder is not None:
-            state, before = checkpoint.latest(folder, run, state, fleet)
-        if state.version:
-            log(INFO, "going on after round %d, from %s", state.version, folder)
-        cohorts = Cohorts(clock, post, options, self)
-        dashboard = Dashboard(options, run, num_rounds, state.version)
-        pace = Pace(cohorts.decide, alarm=1.0) if method.pace.synchronous else method.pace
-        method = replace(method, pace=pace, merge=cohorts.with_quorum(method.merge))
+        kept, before = None if options.checkpoint is None else Path(options.checkpoint), None
+        if kept is not None:
+            state, before = ledger.latest(kept, run, state, fleet)
+        order = RecordDict({self.arrayrecord_key: ArrayRecord()})
+        order[self.configrecord_key] = ConfigRecord(dict(train_config or {}))
+        post, bounded = Post(grid, self.monotonic, self.sleep), not keeps_no_deadline(method)
+        clock = GridClock(post, fleet, self, order, timeout, bounded)
+        if method.pace.synchronous:
+            method = replace(method, pace=replace(method.pace, decide=clock.decide, alarm=1.0))
         loop = LoopSettings(options.local_epochs, MANY, options.seed, num_rounds)
-        server = Server(method, cohorts.as_sampler(), clock, fleet, fleet.sizes(), loop)
+        server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), loop)
+        names = ("strategy", "selector", "selection", "seed", "stragglers")
+        own = {name: getattr(options, name) for name in names}
+        job = {"rounds": num_rounds, "epochs": options.local_epochs, **own}
+        out = options.out and ledger.open_folder(Path(options.out), job, run, state.version)
         result = Result(to_record(state.params))
         if evaluate_fn and not state.version and (first := evaluate_fn(0, initial_arrays)):
             result.evaluate_metrics_serverapp[0] = first
-        fleet.meet(post.nodes())
+        fleet.meet(grid.get_nodes())
         reason = self._set_deadline(clock, before, timeout)
-        merged, answered = None, 0
+        answered = num_rounds <= state.version
         for merged in server.run(state):
-            number, notes, began = merged.state.version, clock.take_notes(), self.monotonic()
+            notes, number, began = clock.notes, merged.state.version, self.monotonic()
+            clock.notes = Notes()
             for client in (c.client_id for c in merged.clients if c.path is Way.SAT_OUT):
                 fleet.fade(client)
             result.arrays = to_record(merged.state.params)
-            found = self._measure(number, result.arrays, clock, post, evaluate_config, evaluate_fn)
             trained = self._aggregated(self.train_metrics_aggr_fn, notes.metrics)
-            kept = [result.train_metrics_clientapp, result.evaluate_metrics_clientapp]
-            kept.append(result.evaluate_metrics_serverapp)
-            for rounds, metrics in zip(kept, (trained, *found), strict=True):
+            asked = self._federated(number, result.arrays, clock, evaluate_config)
+            found = evaluate_fn(number, result.arrays) if evaluate_fn else None
+            for rounds, metrics in (
+                (result.train_metrics_clientapp, trained),
+                (result.evaluate_metrics_clientapp, asked),
+                (result.evaluate_metrics_serverapp, found),
+            ):
                 rounds.update({} if metrics is None else {number: metrics})
-            answered += len(notes.answered)
-            spent = self.monotonic() - began
-            dashboard.add(merged, notes, clock.deadline, reason, found[1] or found[0], spent)
-            if folder is not None:
-                checkpoint.save(folder, run, merged.state, fleet, clock.deadline)
+            answered |= bool(notes.metrics)
+            spent, measured = self.monotonic() - began, found or asked
+            record = ledger.round_record(merged, notes, clock.deadline, measured, spent)
+            log(INFO, "%s", ledger.line(record, notes, reason))
+            if out:
+                out.add(record, run)
+            if kept is not None:
+                ledger.save(kept, run, merged.state, fleet, clock.deadline)
             if number < num_rounds:
                 reason = self._set_deadline(clock, clock.deadline, timeout)
-        dashboard.finish()
-        if merged is not None and not answered:
+        if out and out.runs:
+            out.finish()
+        if not answered:
             raise FedCoreError("no answer could be merged in any round; the log says why")
         return result
 
@@ -162,29 +259,20 @@ class FedCore(FedAvg):
             log(WARNING, "the metrics of the answers cannot be aggregated: %r", error)
             return None
 
-    def _measure(
-        self,
-        number: int,
-        arrays: ArrayRecord,
-        clock: GridClock,
-        post: Post,
-        config: ConfigRecord | None,
-        evaluate_fn: EvaluateFn | None,
-    ) -> tuple[MetricRecord | None, MetricRecord | None]:
-        """What idle nodes say of a model, as FedAvg asks them, and what ``evaluate_fn`` says."""
-        busy, federated = post.busy(), None
+    def _federated(
+        self, number: int, arrays: ArrayRecord, clock: GridClock, config: ConfigRecord | None
+    ) -> MetricRecord | None:
+        """What idle nodes say of a model, as FedAvg asks them."""
+        busy = clock.post.busy()
         idle = [node for client, node in clock.fleet.online.items() if client not in busy]
         if self.fraction_evaluate == 0:
-            pass
-        elif len(idle) < max(1, self.min_evaluate_nodes, self.min_available_nodes):
+            return None
+        if len(idle) < max(1, self.min_evaluate_nodes, self.min_available_nodes):
             log(WARNING, "round %d is not evaluated by nodes: %d are idle", number, len(idle))
-        else:  # FedAvg's sampling, which else waits without end, sees the idle ones alone
-            own, nodes = (
-                ConfigRecord(dict(config or {})),
-                SimpleNamespace(get_node_ids=lambda: idle),
-            )
-            messages = list(self.configure_evaluate(number, arrays, own, cast(Grid, nodes)))
-            replies = clock.ask(messages, self.options.evaluate_timeout or 3 * clock.limit)
-            good = [reply.content for reply in replies if reply.has_content()]
-            federated = self._aggregated(self.evaluate_metrics_aggr_fn, good)
-        return federated, evaluate_fn(number, arrays) if evaluate_fn else None
+            return None
+        # FedAvg's sampling, which else waits without end, sees the idle ones alone.
+        nodes = cast(Grid, SimpleNamespace(get_node_ids=lambda: idle))
+        own = ConfigRecord(dict(config or {}))
+        replies = clock.ask(list(self.configure_evaluate(number, arrays, own, nodes)))
+        good = [reply.content for reply in replies if reply.has_content()]
+        return self._aggregated(self.evaluate_metrics_aggr_fn, good)

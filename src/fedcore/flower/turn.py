@@ -7,20 +7,23 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedcore.coreset.build import PLAIN
 from fedcore.coreset.proxies import NONE
+from fedcore.flower import wire
 from fedcore.flower.warm import is_warm
-from fedcore.flower.wire import ORDER, BadMessage, Order, Report, read_order, report_metrics
 from fedcore.types import CoresetSpec, Phase
 
 log = logging.getLogger(__name__)
@@ -28,6 +31,9 @@ SAFE = 0.98
 LEAST_SELECTION, SELECTION_MARGIN = 1.5, 1.2  # seconds; times the last one's
 ENOUGH_STEPS, LEAST_AFTER = 6, 1.0
 STATE = "fedcore"  # what a node remembers from order to order
+CLIENT_RAISED = 2  # Flower's code for a handler that failed
+ALARM, EXIT = (1.02, 1.0), (1.25, 2.0)  # times the seconds that an order leaves, and seconds more
+LEAST = 0.25  # of the deadline: who comes too late says so, and reads its data before that
 
 
 class Clock(NamedTuple):
@@ -40,15 +46,17 @@ class Clock(NamedTuple):
 WALL = Clock()
 
 
-def order_of(msg: Message) -> Order:
-    """The order that a message brings."""
-    found = [record[ORDER] for record in msg.content.config_records.values() if ORDER in record]
+def order_of(msg: Message, clock: Clock = WALL) -> tuple[wire.Order, float]:
+    """The order that a message brings, and its age."""
+    records = msg.content.config_records.values()
+    found = [record[wire.ORDER] for record in records if wire.ORDER in record]
     if not found:
-        raise BadMessage("the message brings no order; the server's strategy must be FedCore's")
-    return read_order(found[0])
+        raise wire.BadMessage("the message brings no order: the server's strategy is not FedCore's")
+    order = wire.read_order(found[0])
+    return order, 0.0 if order.virtual else clock.wall() - msg.metadata.created_at
 
 
-def seconds_for(order: Order, age: float) -> float:
+def seconds_for(order: wire.Order, age: float) -> float:
     """τ - age - back.
 
     Before first contact a clock's error is in ``age`` and not yet in ``back``. An order that would
@@ -63,12 +71,13 @@ class Turn:
 
     def __init__(self, msg: Message, context: Context, clock: Clock = WALL) -> None:
         """Look at the clock, and at what earlier turns of this node took."""
-        self.order, self._msg, self._context, self.clock = order_of(msg), msg, context, clock
-        age, self._began = clock.wall() - msg.metadata.created_at, clock.steady()
+        self._msg, self._context, self.clock, self._began = msg, context, clock, clock.steady()
+        self.order, age = order_of(msg, clock)
         version = self.order.assignment.base_version
-        self.said = Report(self.order.ticket, version, 0, 0, 0.0, age, 0.0)
+        self.said = wire.Report(self.order.ticket, version, 0, 0, 0.0, age, 0.0)
         kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})
         self.selection, self._after = (float(kept.get(k, 0.0)) for k in ("selection", "after"))
+        self.for_selection = max(LEAST_SELECTION, SELECTION_MARGIN * self.selection)  # seconds
         self._end = self._began + SAFE * seconds_for(self.order, age) - self._after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
         self._longest, self._ended = 0.0, math.inf
@@ -105,11 +114,6 @@ class Turn:
         known = -1.0 if error is None else error
         self.say(coreset_size=size, gradient_error=known, fell_back=plainly)
 
-    @property
-    def for_selection(self) -> float:
-        """Seconds that choosing a coreset is given."""
-        return max(LEAST_SELECTION, SELECTION_MARGIN * self.selection)
-
     def late_spec(
         self, phase: Phase, size: int, trouble: str | None = None, *, grow: bool
     ) -> CoresetSpec:
@@ -145,26 +149,75 @@ class Turn:
         total = left * work / seconds if seconds > 0 else math.copysign(2**53, left)
         return max(0, math.floor(total / epochs))
 
-    def over(self) -> None:
-        """Training is over. Should the alarm ring before the report, the next turn ends earlier."""
-        self._remember(max(LEAST_AFTER, 2 * self._after))
+    def over(self, after: float | None = None) -> None:
+        """Training is over, and what came ``after`` it, an evaluation say, gets time next turn.
 
-    def _remember(self, after: float) -> None:
-        kept = {"selection": self.selection, "after": after}
+        It is not known yet: should the alarm ring before the report, the next turn ends earlier.
+        """
+        spent = max(LEAST_AFTER, 2 * self._after) if after is None else after
+        kept = {"selection": self.selection, "after": spent}
         self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
 
     def report(self) -> dict[str, int | float]:
-        """Numbers of a MetricRecord: what the server learns from; no sample, label or index.
-
-        What passed since the last step, an evaluation say, is left time for in the next turn.
-        """
+        """Numbers of a MetricRecord: what the server learns from; no sample, label or index."""
         now = self.clock.steady()
-        self._remember(max(0.0, now - self._ended))
+        self.over(max(0.0, now - self._ended))
         self.say(handler_seconds=now - self._began)
-        return report_metrics(self.said, self.examples)
+        return wire.report_metrics(self.said, self.examples)
 
-    def reply(self, arrays: ArrayRecord | Mapping[str, Tensor]) -> Message:
+    def reply(self, arrays: Mapping[str, Tensor]) -> Message:
         """The answer: one record of arrays, one of numbers."""
-        own = arrays if isinstance(arrays, ArrayRecord) else ArrayRecord(dict(arrays))
         metrics = MetricRecord(self.report())  # type: ignore[arg-type]
-        return Message(RecordDict({"arrays": own, "metrics": metrics}), reply_to=self._msg)
+        content = RecordDict({"arrays": ArrayRecord(dict(arrays)), "metrics": metrics})
+        return Message(content, reply_to=self._msg)
+
+
+class Overdue(BaseException):
+    """Time is over; no ``Exception``, for a training loop may catch those."""
+
+
+def deadline_mod(
+    msg: Message, context: Context, call_next: Callable[[Message, Context], Message]
+) -> Message:
+    """Complete the report; end a handler that does not end by itself: ``ClientApp(mods=[...])``.
+
+    When its order's time is over it gets an alarm, and the server an error in the same round. One
+    that does not hear that, in foreign code say, is ended with its process, so that no node is
+    deaf. Messages without an order, such as evaluations, just pass.
+    """
+    try:
+        order, age = order_of(msg)
+    except wire.BadMessage:
+        return call_next(msg, context)
+    began, seconds = WALL.steady(), max(seconds_for(order, age), LEAST * order.deadline)
+    faulthandler.dump_traceback_later(EXIT[0] * seconds + EXIT[1], exit=True, file=2)
+    heard = threading.current_thread() is threading.main_thread()  # no other hears a signal
+    before = signal.signal(signal.SIGALRM, _ring) if heard else None
+    try:
+        if heard:
+            signal.setitimer(signal.ITIMER_REAL, ALARM[0] * seconds + ALARM[1])
+        reply = call_next(msg, context)
+    except Overdue:
+        reason = f"the handler went on after the {seconds:.1f} s that its order left"
+        return Message(Error(CLIENT_RAISED, reason), reply_to=msg)
+    finally:
+        if heard:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+        faulthandler.cancel_dump_traceback_later()
+    records = list(reply.content.metric_records.values()) if reply.has_content() else []
+    if len(records) == 1:
+        metrics: Any = records[0]
+        told, took = order.assignment, WALL.steady() - began
+        examples = int(metrics.get(wire.EXAMPLES, 0))
+        # Whose own code says nothing of its work is believed to have done what it was told.
+        work = told.plan.work(examples)
+        guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took, age, took)
+        for name, value in wire.report_metrics(guess, examples).items():
+            metrics.setdefault(name, value)
+        metrics["age"], metrics["handler-seconds"] = age, took
+    return reply
+
+
+def _ring(*_: object) -> None:
+    raise Overdue

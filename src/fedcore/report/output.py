@@ -1,13 +1,10 @@
 """The folder a job writes: rounds as they come, a checkpoint, and the summary at the end.
 
-Randomness is named by round (``seeding``), so all that a run needs to go on is the server's state
-after its last round. A checkpoint is NumPy's npz, read without pickle, with a checksum of its
-content. Arrays ``tensor/NAME`` are a snapshot's tensors; ``run``, ``round`` and ``meta`` say whose
-it is and hold the rest as JSON. A type that NumPy lacks, such as bfloat16, is stored as whole
-numbers of its size, and ``meta`` names it.
+All that a run needs to go on is the server's state after its last round. A checkpoint is NumPy's
+npz, read without pickle, with a checksum: ``tensor/NAME`` are a snapshot's tensors, ``run``,
+``round`` and ``meta`` (JSON) the rest. A type that NumPy lacks, such as bfloat16, is stored as
+whole numbers of its size, and ``meta`` names it.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -17,34 +14,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.config import Experiment
+from fedcore.config import Experiment, Options
 from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RoundRecord, RunKey, Snapshot
-from fedcore.report.records import (
-    Runs,
-    is_complete,
-    read_runs,
-    run_of,
-    to_event_lines,
-    to_lines,
-    to_row,
-)
+from fedcore.report.records import Runs, event_lines, is_over, read_runs, run_of, to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.values import MANY
 
+Save = Callable[[], Snapshot]
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
 CHECKPOINT, EVENTS = "checkpoint.npz", "events.jsonl"
-PICTURES = (
-    *("loss.png", "accuracy_by_round.png", "accuracy_by_time.png"),
-    *("round_lengths.png", "client_times.png", "timeline.png"),
-)
+_pictures = "loss accuracy_by_round accuracy_by_time round_lengths client_times timeline"
+PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
@@ -52,12 +40,9 @@ OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no jo
 
 
 class OutputFolder:
-    """Writes one job's results; survives being interrupted.
+    """Writes one job's results; ``create`` and ``resume`` only look, ``begin`` writes first."""
 
-    ``create`` and ``resume`` only look and refuse; ``begin`` is the first to write.
-    """
-
-    def __init__(self, path: Path, experiment: Mapping[str, Any], runs: Runs) -> None:
+    def __init__(self, path: Path, experiment: Options, runs: Runs) -> None:
         self.path = path
         self.runs = runs
         self._experiment = dict(experiment)
@@ -65,9 +50,7 @@ class OutputFolder:
         self._check = 0
 
     @classmethod
-    def create(
-        cls, path: Path, experiment: Mapping[str, Any], *, overwrite: bool = False
-    ) -> OutputFolder:
+    def create(cls, path: Path, experiment: Options, *, overwrite: bool = False) -> Self:
         """A new job; an old one is replaced only on request, and nothing else with it."""
         try:
             if path.is_file():
@@ -78,43 +61,31 @@ class OutputFolder:
         if content and EXPERIMENT not in content:
             raise BadOption(f"out {str(path)!r} exists and holds something else; name a new folder")
         if content and not overwrite:
-            raise BadOption(
-                f"out {str(path)!r} holds an earlier job; name a new folder, or add --resume to go "
-                "on with it or --overwrite to replace it"
-            )
+            ways = "add --resume to go on with it or --overwrite to replace it"
+            raise BadOption(f"out {str(path)!r} holds an earlier job; name a new folder, or {ways}")
         return cls(path, experiment, {})
 
     @classmethod
-    def resume(
-        cls, path: Path, experiment: Mapping[str, Any], runs: Sequence[RunKey]
-    ) -> OutputFolder:
-        """Go on in a folder that an interrupted job left, if it was the same job.
+    def resume(cls, path: Path, experiment: Options, runs: Sequence[RunKey]) -> Self:
+        """Go on in a folder that an interrupted job left, if it was the same, of these ``runs``.
 
-        Another machine may do so: with its own device, cores and place of the data. So may a later
-        version: an option that the job does not name had the effect of its default. ``runs`` are
-        those of the job, in their order.
+        Device, cores and place of the data may be others; what the job does not name was a default.
         """
         before = json.loads(json.dumps(asdict(Experiment())))
         try:
             before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
-            raise BadOption(
-                f"out {str(path)!r} holds no interrupted job; leave out --resume to start one"
-            ) from None
+            none = f"out {str(path)!r} holds no interrupted job"
+            raise BadOption(f"{none}; leave out --resume to start one") from None
         for name, value in json.loads(json.dumps(experiment)).items():
             if name not in OF_A_MACHINE and before.get(name) != value:
-                raise BadOption(
-                    f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}; "
-                    "resume with the same options"
-                )
+                what = f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}"
+                raise BadOption(f"{what}; resume with the same options")
         most = MANY if experiment.get("time_budget") else experiment["rounds"]
         return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 
     def begin(self) -> None:
-        """Make the folder this job's: what an earlier one wrote goes, what a user put there stays.
-
-        ``experiment.json`` stays until it is replaced, so that the folder is known throughout.
-        """
+        """Make the folder this job's: what a job wrote goes, what a user put there stays."""
         if self.runs:
             self._rewrite()  # a torn last line must not run into the next
             return
@@ -126,17 +97,15 @@ class OutputFolder:
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
+            # It stays until it is replaced, so that the folder is known throughout.
             _write(self.path / EXPERIMENT, json.dumps(self._experiment, indent=2) + "\n")
         except OSError as error:
             raise BadOption(f"out {str(self.path)!r} cannot be written: {error.strerror}") from None
 
     def position(self, run: RunKey, rounds: int) -> tuple[int, Snapshot | None]:
-        """Rounds of ``run`` that are done, and the state after them; forgets what follows them.
-
-        Rounds without a checkpoint behind them are trained again, to the same result.
-        """
+        """Rounds of ``run`` that a checkpoint is behind, and its state; forgets later ones."""
         done = len(self.runs.get(run, []))
-        if not done or is_complete(self.runs[run], rounds):
+        if not done or is_over(self.runs[run], rounds):
             return done, None
         owner, number, snapshot = load_checkpoint(self.path / CHECKPOINT) or (None, 0, None)
         if owner != run or number > done:  # of another run, or of rounds whose lines are gone
@@ -145,14 +114,12 @@ class OutputFolder:
         self._rewrite()
         return number, snapshot
 
-    def add(
-        self, record: RoundRecord, run: RunKey, snapshot: Callable[[], Snapshot] | None = None
-    ) -> None:
+    def add(self, record: RoundRecord, run: RunKey, snapshot: Save | None = None) -> None:
         """Write a round; now and then what ``snapshot`` makes too, if there is one."""
         self.runs.setdefault(run, []).append(replace(record, events=()))
         line, self._check = to_lines([to_row(run, record)], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
-        for name, text in ((EVENTS, to_event_lines(run, record)), (ROUNDS, line)):
+        for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(text)
         if snapshot is not None and time.monotonic() - self._saved > CHECKPOINT_EVERY:
@@ -217,10 +184,8 @@ def load_checkpoint(path: Path) -> tuple[RunKey, int, Snapshot] | None:
             if str(arrays.pop("check")) != _digest(arrays):
                 raise ValueError("its content is not what was written")
             meta = json.loads(str(arrays["meta"]))
-            tensors = {
-                k: torch.from_numpy(arrays[TENSOR + k]).view(getattr(torch, kind))
-                for k, kind in meta["types"].items()
-            }
+            types = {k: getattr(torch, kind) for k, kind in meta["types"].items()}
+            tensors = {k: torch.from_numpy(arrays[TENSOR + k]).view(types[k]) for k in types}
             values = meta["values"]
         return RunKey(**json.loads(str(arrays["run"]))), number, Snapshot(tensors, values)
     except FileNotFoundError:

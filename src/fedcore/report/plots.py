@@ -1,7 +1,5 @@
 """Results as pictures: loss, accuracy, lengths of rounds, clients at work; sizes of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,7 @@ from fedcore.report.records import Runs, by_level
 from fedcore.report.tables import strategy_title
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), in the order of strategies.
-COLOURS = (
-    *("#555555", "#E69F00", "#0072B2", "#D55E00"),
-    *("#009E73", "#CC79A7", "#56B4E9", "#F0E442"),
-)
+COLOURS = ["#555555", "#E69F00", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442"]
 WIDTH, HEIGHT = 5.2, 4.0  # of a panel, in inches
 PER_VIOLIN = 0.9  # inches of width that a violin needs
 PER_LETTER = 0.085  # inches of width that a letter of a label takes
@@ -59,8 +54,7 @@ def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
 def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any:
     """A value over rounds or over the time that has passed, by strategy.
 
-    With several seeds, a thin line for each, to its own end, and a strong one whose every point is
-    a round: the median of its values at the median of its times. So it ends where tables do.
+    Several seeds have a thin line each, to its own end, and a strong one of medians by round.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -117,10 +111,7 @@ def _log_axis(axis: Any, values: list[float], room: float = 0.0) -> None:
 
 
 def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
-    """One violin per strategy, deadline = 1, on a logarithmic scale.
-
-    Of rounds, or of every client of every round, as in the paper's Figures 4 and 7.
-    """
+    """A violin per strategy, of rounds, or of clients (the paper's Figures 4 and 7)."""
     strategies = _strategies(runs)
     titles = [strategy_title(strategy) for strategy in strategies]
     width = max(WIDTH, PER_VIOLIN * len(strategies) + 1)

@@ -1,11 +1,8 @@
 """Results on disk: ``rounds.jsonl``, one line per strategy, stragglers, seed and round.
 
-A line ends with a check value, the CRC of all lines up to it without their real times, so that a
-line that was changed, lost, doubled or moved is known. Files without it are accepted where every
-line is the round that belongs there.
+A line ends with the CRC of all lines up to it without their real times, so that one that was
+changed, lost, doubled or moved is known. Files without it are accepted where all lines fit.
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -29,21 +26,13 @@ MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
-RARE = {
-    "fell_back",
-    "wasted",
-    "staleness",
-    "ended",
-}  # of a client; not in a line where there is none
+RARE = {"fell_back", "wasted", "staleness", "ended"}  # of a client; in a line where there is one
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
 OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
-    """One line of ``rounds.jsonl``; times in units of the deadline.
-
-    What begins with ``wall_`` comes last and is all that differs between two runs with one seed.
-    """
+    """A line of ``rounds.jsonl``, in deadlines; ``wall_...`` alone differs in equal runs."""
     working = sum(client.work > 0 for client in record.clients)
     return {
         **{name: value for name, value in asdict(run).items() if value is not None},
@@ -86,13 +75,13 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     return "".join(lines), check
 
 
-def to_event_lines(run: RunKey, record: RoundRecord) -> str:
+def event_lines(run: RunKey, record: RoundRecord) -> str:
     """The events of a round as lines of JSON."""
     whose = {**asdict(run), "round": record.number}
     return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
 
 
-def is_complete(records: Sequence[RoundRecord], most: int) -> bool:
+def is_over(records: Sequence[RoundRecord], most: int) -> bool:
     """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
     return len(records) == most or (bool(records) and records[-1].cut)
 
@@ -100,17 +89,15 @@ def is_complete(records: Sequence[RoundRecord], most: int) -> bool:
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
     """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
 
-    A torn last line, as a crash leaves it, is dropped. Any other line that is not the round that
-    belongs in its place is refused; without it and what follows, the job can go on.
+    A torn last line is dropped; any other that is not the round that belongs there is refused.
     """
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         lines = []
     except OSError as error:
-        raise BadRecord(
-            f"{str(path)!r} cannot be read: {error.strerror}; move it away and resume again"
-        ) from None
+        why = f"{str(path)!r} cannot be read: {error.strerror}"
+        raise BadRecord(f"{why}; move it away and resume again") from None
     waiting = iter(expected)
     due: tuple[RunKey | None, int] = next(waiting, None), 1
     runs: Runs = {}
@@ -133,13 +120,12 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             if isinstance(error, json.JSONDecodeError) and index == len(lines) - 1:
                 break
             reasons = {ValueError: str(error), KeyError: f"no field {error}"}
-            raise BadRecord(
-                f"line {index + 1} of {str(path)!r} is not the round that belongs there "
-                f"({reasons.get(type(error), 'it is no round')}); "
-                f"delete the lines from {index + 1} on and resume again"
-            ) from None
+            why = reasons.get(type(error), "it is no round")
+            what = f"line {index + 1} of {str(path)!r} is not the round that belongs there ({why})"
+            again = f"delete the lines from {index + 1} on and resume again"
+            raise BadRecord(f"{what}; {again}") from None
         runs.setdefault(run, []).append(record)
-        over = is_complete(runs[run], rounds)
+        over = is_over(runs[run], rounds)
         due = (next(waiting, None), 1) if over else (run, record.number + 1)
     return runs
 
@@ -169,11 +155,9 @@ def _client_row(client: ClientRecord, deadline: float) -> Row:
 
 
 def _client(row: Row) -> ClientRecord:
-    values: Row = {"path": WorkPath(row["path"]), "fell_back": "fell_back" in row}
-    values["wasted"] = Waste(row["wasted"]) if "wasted" in row else None
-    values["staleness"] = _value(row, "staleness") if "staleness" in row else 0
-    values["ended"] = _value(row, "ended") if "ended" in row else None
-    names = [f.name for f in fields(ClientRecord) if f.name not in values]
+    kinds = {"path": WorkPath, "fell_back": bool, "wasted": Waste}
+    values: Row = {name: kind(row[name]) for name, kind in kinds.items() if name in row}
+    names = {f.name for f in fields(ClientRecord) if f.name in row or f.name not in RARE} - {*kinds}
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})
 
 

@@ -1,11 +1,8 @@
 """Results as tables on a terminal, with sentences that say what they show; sizes as bars."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache, partial
 from typing import Any
 
@@ -15,8 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedcore import plugins
-from fedcore.records import RunKey
-from fedcore.report.records import by_level
+from fedcore.report.records import by_level, run_of
 
 Result = dict[str, Any]
 Cells = dict[str, list[Result]]  # results of one level by strategy, one per seed
@@ -108,10 +104,8 @@ def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
         known = next((run for run in every if run.get("deadline_seconds") is not None), None)
         if known is None:  # results of an earlier version
             continue
-        columns: Columns = [
-            (f"Seconds\n{100 * time['target']:.3g} %", partial(_reached, place))
-            for place, time in enumerate(known["time_to_accuracy"])
-        ]
+        goals = [f"Seconds\n{100 * time['target']:.3g} %" for time in known["time_to_accuracy"]]
+        columns: Columns = [(goal, partial(_reached, place)) for place, goal in enumerate(goals)]
         columns += [(title, partial(_cell, name, ranged=False)) for title, name in SERVED]
         columns.append(("Client-\nseconds", _spent))
         columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
@@ -132,15 +126,12 @@ def step_size_remarks(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for stragglers in dict.fromkeys(choice["stragglers"] for choice in choices):
         chosen = [choice for choice in choices if choice["stragglers"] == stragglers]
         tried = ", ".join(f"{rate:g}" for rate, _ in chosen[0]["tried"])
-        best = ", ".join(
-            f"{strategy_title(choice['strategy'])} {choice['learning_rate']:g}"
-            + (f" (the {choice['edge']} tried)" if choice["edge"] else "")
-            for choice in chosen
-        )
-        yield (
-            f"Step sizes at {stragglers:g} % stragglers, chosen among {tried} by the final "
-            f"accuracy on half of the held-out data; the tables are of the other half: {best}."
-        )
+        edges = (f" (the {choice['edge']} tried)" if choice["edge"] else "" for choice in chosen)
+        names = (f"{strategy_title(one['strategy'])} {one['learning_rate']:g}" for one in chosen)
+        best = ", ".join(map("".join, zip(names, edges, strict=True)))
+        how = f"chosen among {tried} by the final accuracy on half of the held-out data"
+        where = f"Step sizes at {stragglers:g} % stragglers"
+        yield f"{where}, {how}; the tables are of the other half: {best}."
 
 
 def short(value: float) -> str:
@@ -211,10 +202,7 @@ def _grid(title: str, caption: str, columns: Columns, cells: Cells) -> Table:
 
 
 def _by_level(results: Sequence[Result]) -> dict[tuple[str, float], Cells]:
-    names = {field.name for field in fields(RunKey)}
-    return by_level(
-        {RunKey(**{k: v for k, v in result.items() if k in names}): result for result in results}
-    )
+    return by_level({run_of(result): result for result in results})
 
 
 def _cell(name: str, runs: Sequence[Result], *, ranged: bool = True) -> Text:
@@ -261,10 +249,8 @@ def _pair(names: Sequence[str], runs: Sequence[Result]) -> Text:
 def doubling_bins(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
     """(least, most, clients) of bins that double, for sizes follow a power law: 1, 2-3, 4-7."""
     places = [size.bit_length() for size in sizes]
-    return [
-        (1 << place >> 1, (1 << place) - 1, places.count(place))
-        for place in range(min(places), max(places) + 1)
-    ]
+    every = range(min(places), max(places) + 1)
+    return [(1 << place >> 1, (1 << place) - 1, places.count(place)) for place in every]
 
 
 def histogram(sizes: Sequence[int], title: str) -> Table:

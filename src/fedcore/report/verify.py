@@ -1,7 +1,5 @@
 """Whether what a job wrote down can be true: its events, one by one, and beside its rounds."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict
@@ -85,14 +83,12 @@ class _Run:
                 yield f"the round ends at {self.end:g}, but {what}"
         ends = [(event, job) for event, job in events if event is job.ended]
         found = sorted((e["client"], j.sent["work"], _why(e["event"]), j.spent) for e, j in ends)
+        asked = (c for c in row["clients"] if c["work"])
         listed = sorted(
-            (c["client"], c["work"], _why(c.get("wasted")), c["time"] * deadline)
-            for c in row["clients"]
-            if c["work"]
+            (c["client"], c["work"], _why(c.get("wasted")), c["time"] * deadline) for c in asked
         )
-        same = (
-            a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in zip(found, listed, strict=False)
-        )
+        pairs = zip(found, listed, strict=False)
+        same = (a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in pairs)
         if len(found) != len(listed) or not all(same):
             yield "its clients are not those of its events, nor are their work and times"
         merged = sum(event["event"] == "merged" for event, _ in events)

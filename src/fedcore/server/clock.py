@@ -1,12 +1,10 @@
 """Time as the server sees it: jobs go out, and what comes next is an answer or an alarm."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Protocol
 
 from fedcore.records import Event, event
@@ -43,10 +41,7 @@ class Clock(Protocol):
         return frozenset()
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
-        """The next answer and its job, or None where the ``alarm`` rings or time ends before it.
-
-        A job without an answer was lost.
-        """
+        """The next answer and its job, None for a lost one; None where alarm or end come before."""
 
     def happened(self) -> list[Event]:
         """What happened up to the last merge and was not told before, in order of time."""
@@ -59,6 +54,7 @@ class Clock(Protocol):
         """Tell who trains what will be asked later; it changes the time, never an answer."""
 
 
+@dataclass(eq=False)
 class VirtualClock:
     """Computed time: a job takes download + work / c + upload, and waits while its client is away.
 
@@ -66,30 +62,20 @@ class VirtualClock:
     client drops out is found lost τ after it was sent, or at once where that was later.
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        deadline: float,
-        model_bytes: int = 0,
-        *,
-        presence: Presence | None = None,
-        dropout: float = 0.0,
-        budget: float = math.inf,
-        promised: bool = False,
-    ) -> None:
-        """Bind who trains, τ, and how much is sent each way; then who is there, the probability
-        to lose a job, seconds of the run, and whether its strategy promises to keep τ.
-        """
-        self.deadline = deadline
-        self.now = self.began = 0.0
-        self.over = False
-        self._executor = executor
-        self._model_bytes = model_bytes
-        self._presence, self._dropout = presence, dropout
-        self._budget, self._promised = budget, promised
-        self._events: list[Event] = []
-        self._queue: list[tuple[float, int, Job]] = []  # by arrival, then by order
-        self._answers: dict[int, LocalUpdate] = {}  # of jobs that are trained and not due yet
+    executor: Executor
+    deadline: float
+    model_bytes: int = 0
+    _: KW_ONLY
+    presence: Presence | None = None
+    dropout: float = 0.0  # probability to lose a job
+    budget: float = math.inf  # seconds of the run
+    promised: bool = False  # that the strategy keeps the deadline
+    now: float = field(default=0.0, init=False)
+    began: float = field(default=0.0, init=False)
+    over: bool = field(default=False, init=False)
+    _events: list[Event] = field(default_factory=list, init=False)
+    _queue: list[tuple[float, int, Job]] = field(default_factory=list, init=False)  # by arrival
+    _answers: dict[int, LocalUpdate] = field(default_factory=dict, init=False)  # not due yet
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
@@ -102,7 +88,7 @@ class VirtualClock:
 
     def time_for_work(self, client: ClientProfile) -> float:
         """The most seconds t with t + transfer <= τ, rounding included; 0 where there are none."""
-        transfer = client.transfer_seconds(self._model_bytes)
+        transfer = client.transfer_seconds(self.model_bytes)
         time = self.deadline - transfer
         while time > 0 and time + transfer > self.deadline:
             time = math.nextafter(time, 0.0)
@@ -117,21 +103,21 @@ class VirtualClock:
 
     def away(self) -> frozenset[ClientId]:
         """Who cannot be asked now; where nobody can and nobody works, time passes before."""
-        if self._presence is None:
+        if self.presence is None:
             return frozenset()
-        found, back = self._presence.away(self.began + self.now)
+        found, back = self.presence.away(self.began + self.now)
         if back is None or self._queue:
             return found
-        self.over = back > self._budget
+        self.over = back > self.budget
         # Rounding must not make it earlier than that client is back.
-        self.now = min(back + math.ulp(back), self._budget) - self.began
-        return self._presence.away(self.began + self.now)[0]
+        self.now = min(back + math.ulp(back), self.budget) - self.began
+        return self.presence.away(self.began + self.now)[0]
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
         """The next answer, a loss, or None where the ``alarm`` rings or time ends before it."""
         due = self._queue[0][0] if self._queue else math.inf
         rings = math.inf if alarm is None else alarm
-        left = self._budget - self.began
+        left = self.budget - self.began
         self.over = min(due, rings) > left
         if self.over or rings < due:
             self.now = left if self.over else max(self.now, rings)
@@ -178,7 +164,7 @@ class VirtualClock:
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
-        self._executor.expect(assignments)
+        self.executor.expect(assignments)
 
     def _push(self, job: Job) -> None:
         assert job.arrives is not None
@@ -189,19 +175,19 @@ class VirtualClock:
     def _begin(self, job: Job) -> Job:
         """A job that goes out now: when it is heard of next, as an answer or as a loss."""
         told, profile, time = job.assignment, job.profile, self.began + self.now
-        download, work = self._model_bytes / profile.download, self._work(job)
+        download, work = self.model_bytes / profile.download, self._work(job)
         seconds, lost = self._seconds(job), None
-        if self._dropout:
+        if self.dropout:
             generator = stream(told.seed, *told.path("dropout"))
-            if generator.random() < self._dropout:
+            if generator.random() < self.dropout:
                 lost = seconds = download + generator.random() * work / profile.capability
         before = away = 0.0
-        if self._presence is not None:
-            before = self._presence.pause(told.client_id, time, download)
-            away = self._presence.pause(told.client_id, time, seconds)
-        known = {"work": work, "speed": profile.capability, "bytes_down": self._model_bytes}
+        if self.presence is not None:
+            before = self.presence.pause(told.client_id, time, download)
+            away = self.presence.pause(told.client_id, time, seconds)
+        known = {"work": work, "speed": profile.capability, "bytes_down": self.model_bytes}
         known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
-        known |= {"deadline": self.deadline, "promised": self._promised}
+        known |= {"deadline": self.deadline, "promised": self.promised}
         self._events.append(event("sent", time, told, **known))
         started = time + download + before
         self._events.append(event("started", started, told))
@@ -218,14 +204,14 @@ class VirtualClock:
         return job.assignment.plan.work(job.profile.num_samples)
 
     def _seconds(self, job: Job) -> float:
-        return job.profile.seconds(self._work(job), self._model_bytes, self._answer_bytes(job))
+        return job.profile.seconds(self._work(job), self.model_bytes, self._answer_bytes(job))
 
     def _answer_bytes(self, job: Job) -> int:
         share = job.assignment.plan.trained_share
-        return self._model_bytes if share == 1 else sent_bytes(job.base, share)
+        return self.model_bytes if share == 1 else sent_bytes(job.base, share)
 
     def _train(self, version: int) -> None:
         waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]
         jobs = [job for job in waiting if job.assignment.base_version == version]
-        updates = self._executor.run(jobs[0].base, [job.assignment for job in jobs])
+        updates = self.executor.run(jobs[0].base, [job.assignment for job in jobs])
         self._answers.update({j.sequence: u for j, u in zip(jobs, updates, strict=True)})

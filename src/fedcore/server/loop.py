@@ -4,8 +4,6 @@ It knows no rounds. A synchronous round is what a strategy's pace makes of it: n
 anything new until everybody has answered (Algorithm 1, lines 3 to 15).
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -127,13 +125,9 @@ class Server:
         cut = clock.over
         dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
-        after = replace(
-            state if cut else merging.finish(),
-            version=state.version + 1,
-            sampler=memory,
-            jobs=clock.in_flight,
-            time=clock.began,
-        )
+        kept = cut or answers < pace.quorum  # the model stays as it is
+        after = replace(state if kept else merging.finish(), version=state.version + 1)
+        after = replace(after, sampler=memory, jobs=clock.in_flight, time=clock.began)
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
@@ -202,15 +196,11 @@ def checked(plan: LocalPlan) -> LocalPlan:
         raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")
     for phase in plan.phases:
         if phase.epochs < 1:
-            raise BadOption(
-                f"a phase of a plan must have 1 epoch or more, got {phase.epochs}; "
-                "a client with nothing to do gets SIT_OUT"
-            )
+            what = f"a phase of a plan must have 1 epoch or more, got {phase.epochs}"
+            raise BadOption(f"{what}; a client with nothing to do gets SIT_OUT")
         if phase.coreset is not None and phase.coreset.budget < 1:
-            raise BadOption(
-                f"a coreset of a plan must have 1 sample or more, got {phase.coreset.budget}; "
-                "leave out the phase, or SIT_OUT"
-            )
+            what = f"a coreset of a plan must have 1 sample or more, got {phase.coreset.budget}"
+            raise BadOption(f"{what}; leave out the phase, or SIT_OUT")
     return plan
 
 
@@ -220,26 +210,24 @@ def is_sound(update: LocalUpdate) -> bool:
 
 
 def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[int, ClientRecord]:
-    known = LocalUpdate(job.assignment.client_id, {}, 0, seconds=seconds)
-    return job.sequence, _record(job, known, state.version, why)
+    nothing = LocalUpdate(job.assignment.client_id, {}, 0, seconds=seconds)
+    return job.sequence, _record(job, nothing, state.version, why)
 
 
-def _record(
-    job: Job, answer: LocalUpdate, version: int, wasted: Waste | None = None
-) -> ClientRecord:
+def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = None) -> ClientRecord:
     told = job.assignment
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
-        path=told.plan.path,
+        path=answer.path or told.plan.path,
         copies=job.copies,
-        work=told.plan.work(job.profile.num_samples),
+        work=told.plan.work(job.profile.num_samples) if answer.work is None else answer.work,
         seconds=answer.seconds or 0.0,
         coreset_budget=budgets[0] if budgets else None,
         coreset_size=answer.coreset_size,
         gradient_error=answer.gradient_error,
         full_gradient_error=answer.full_gradient_error,
         fell_back=answer.fell_back,
-        wasted=wasted,
+        wasted=why,
         staleness=version - told.base_version,
     )

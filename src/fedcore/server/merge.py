@@ -1,7 +1,5 @@
 """How local models become the next global model (Algorithm 1, line 15)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,13 +37,9 @@ def aggregation(name: str) -> Merge:
 
 
 class RunningMean:
-    """Σ_i p_i w_i / Σ_i p_i, one answer at a time: memory for one model, not for the cohort.
-
-    The sums of a parameter are over those who sent it; what nobody sent stays as it is.
-    """
+    """Σ_i p_i w_i / Σ_i p_i over those who sent a parameter, in memory for one model."""
 
     def __init__(self, weight: Weight, state: ServerState) -> None:
-        """Begin with nothing; without answers the model stays as it is."""
         self._weight = weight
         self._state = state
         self._totals = dict.fromkeys(state.params, 0.0)

@@ -4,8 +4,6 @@ Methods keep nothing themselves. What they have to remember goes through ``Serve
 into checkpoints: a run that goes on is the run that never stopped.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -56,16 +54,13 @@ def after_answers(count: int, then: Action = Action.MERGE) -> Callable[[Situatio
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When the server merges, and when it hands out new jobs.
-
-    ``decide`` is asked after every event. Where nobody is in flight, and so nothing can happen any
-    more, the server merges what it has.
-    """
+    """When the server merges (asked after every event; at once if none is out) and hands out."""
 
     decide: Callable[[Situation], Action] = when_all_answered
     refill_at_once: bool = False  # hand out new jobs after every answer, not only after a merge
     concurrency: int | None = None  # jobs that are out at most; None: the clients of a round
     alarm: float | None = None  # rings so many deadlines after a merge; None: never
+    quorum: int = 0  # with fewer answers a merge leaves everything as it was
 
     @property
     def synchronous(self) -> bool:
@@ -115,8 +110,7 @@ class Strategy:
     keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:
-        """Refuse the merge functions of earlier versions, which took all answers at once."""
-        try:
+        try:  # merge functions of earlier versions took all answers at once
             inspect.signature(self.merge).bind(None)
         except TypeError:
             raise BadOption(

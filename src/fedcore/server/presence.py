@@ -1,7 +1,5 @@
 """Clients that come and go: here and away in turn, each time for as long as a draw says."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,12 +11,10 @@ from fedcore.types import ClientId
 class Presence:
     """Every client is here for Exp(``here``) seconds, then away for Exp(``away``), and so on.
 
-    It begins here with probability here / (here + away), its share of all time. Spell k of a client
-    is drawn from the seed and k alone: whoever asks, and however often, the answer is the same.
+    It begins here with probability here / (here + away). Spell k is drawn by the seed and k alone.
     """
 
     def __init__(self, sizes: ClientSizes, here: float, away: float, seed: int) -> None:
-        """Bind who the clients are, both mean times in seconds, and the seed of the run."""
         self._sizes = sizes
         self._seed = seed
         first = stream(seed, "presence").random(len(sizes)) < here / (here + away)

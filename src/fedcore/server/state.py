@@ -1,7 +1,5 @@
 """What the server knows between two events, and how that is written down."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,13 +45,10 @@ class ServerState:
 
 def to_snapshot(state: ServerState) -> Snapshot:
     """All that a later process needs to go on from ``state``."""
-    groups: dict[str, Params] = {
-        "param": state.params,
-        "state": state.tensors,
-        "sampler": state.sampler,
-        "memory": {str(client): losses for client, losses in state.on_clients.items()},
-        **{f"client/{client}": own for client, own in state.clients.items()},
-    }
+    own = {"param": state.params, "state": state.tensors, "sampler": state.sampler}
+    memory = {str(client): losses for client, losses in state.on_clients.items()}
+    clients = {f"client/{client}": kept for client, kept in state.clients.items()}
+    groups: dict[str, Params] = {**own, "memory": memory, **clients}
     jobs = []
     for number, job in enumerate(state.jobs):
         told = job.assignment
@@ -68,9 +63,7 @@ def to_snapshot(state: ServerState) -> Snapshot:
         who = told.client_id, told.base_version, told.repeat
         times = job.sent, job.started, job.away, job.lost
         jobs.append([*who, job.copies, job.arrives, scalars, *times])
-    tensors = {
-        f"{group}/{name}": value for group in groups for name, value in groups[group].items()
-    }
+    tensors = {f"{group}/{name}": v for group, own in groups.items() for name, v in own.items()}
     return Snapshot(tensors, {"version": state.version, "jobs": jobs, "time": state.time})
 
 

@@ -1,11 +1,8 @@
 """Data and model of an experiment, checked before anything is trained."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +16,7 @@ from fedcore.task import Task, count_classes
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
+Type = torch.dtype
 MOST_CLASSES = 1_000_000  # beyond it, labels are taken for something else than classes
 
 
@@ -38,28 +36,25 @@ class Federation:
 
 
 def federation_from_model(
-    dataset: FederatedDataset, model_name: str, seed: int, method: Mapping[str, Any] | None = None
+    dataset: FederatedDataset, model_name: str, seed: int, method: plugins.Options = plugins.NONE
 ) -> Federation:
     """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes."""
     dataset = check_dataset(dataset)
     example = next(iter(dataset.clients.values())).take(slice(0, 1))[0][0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
-        model = plugins.build(
-            "model", model_name, nn.Module, example, dataset.num_classes, method=method
-        )
+        known = example, dataset.num_classes
+        model = plugins.build("model", model_name, nn.Module, *known, method=method)
     scored = count_scores(model, example[None])
     if scored != dataset.num_classes:
-        raise BadOption(
-            f"model {model_name!r} scores {scored} classes, but the data has {dataset.num_classes}"
-        )
+        there = f"but the data has {dataset.num_classes}"
+        raise BadOption(f"model {model_name!r} scores {scored} classes, {there}")
     return federate(dataset, model)
 
 
 def count_scores(model: nn.Module, sample: Tensor) -> int:
     """How many classes a model scores, found by trying it on a batch of one ``sample``."""
-    # A copy, because a model may change when it is called, and not as in training, because some
-    # layers then need more than one sample.
+    # A copy, for a model may change when it is called; in training, some layers need more samples.
     with torch.no_grad():
         return count_classes(copy.deepcopy(model).eval(), sample)
 
@@ -76,14 +71,8 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     return Federation(dataset, task, STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT, initial)
 
 
-def check_dataset(
-    dataset: FederatedDataset, floating: torch.dtype = torch.float32
-) -> FederatedDataset:
-    """The dataset as tensors; what no model can train on is refused, with the client that has it.
-
-    Clients that are loaded on demand are checked when that happens, against the first of them,
-    which is loaded here. Inputs with a fraction become ``floating``.
-    """
+def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> FederatedDataset:
+    """The dataset as tensors, refused where no model can train on it; lazy clients when loaded."""
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
     classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)
@@ -96,9 +85,8 @@ def check_dataset(
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
         if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
-            raise BadData(
-                f"{owner} has NaN or infinity among its inputs; clean or drop those samples"
-            )
+            found = f"{owner} has NaN or infinity among its inputs"
+            raise BadData(f"{found}; clean or drop those samples")
         for label in (int(data.labels.min()), int(data.labels.max())):
             if not 0 <= label < classes:
                 raise BadData(f"{owner} has label {label}; labels must be 0 to {classes - 1}")

@@ -1,10 +1,11 @@
 """Who the clients are: how fast each is, and the deadline that makes s % of them stragglers."""
 
-from __future__ import annotations
-
+import csv
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +15,24 @@ from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.seeding import stream
 from fedcore.server.presence import Presence
-from fedcore.sim.speeds import read_speeds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
+from fedcore.values import read_number
 
 Floats = NDArray[np.float64]
+Speeds = tuple[Floats, list[Floats]]  # c^i, then both links
+Known = Mapping[ClientId, ClientProfile]
+Sizes = Mapping[ClientId, int]
 
+COLUMNS = ["client", "samples_per_second", "download", "upload"]  # the last two may be left out
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
 
 class Profiles(Mapping[ClientId, ClientProfile]):
     """Profiles made when asked for, from arrays: a fleet may be large."""
 
-    def __init__(
-        self, sizes: ClientSizes, speeds: Floats, download: Floats, upload: Floats
-    ) -> None:
-        """Bind sizes, capabilities and links, which stand in the same order."""
-        self._sizes = sizes
-        self._known = np.stack([speeds, download, upload], axis=1)
+    def __init__(self, sizes: ClientSizes, *known: Floats) -> None:  # speed, download, upload
+        self._sizes, self._known = sizes, np.stack(known, axis=1)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
@@ -48,16 +49,14 @@ class Profiles(Mapping[ClientId, ClientProfile]):
 class Fleet:
     """All clients of an experiment and the deadline τ of its rounds."""
 
-    profiles: Mapping[ClientId, ClientProfile]
+    profiles: Known
     deadline: float
     stragglers: float  # percentage of clients that cannot do E epochs on everything by then
     presence: Presence | None = None  # where clients come and go
     slow: frozenset[ClientId] = frozenset()  # who the stragglers are
 
 
-def fleet_of(
-    sizes: Mapping[ClientId, int], experiment: Experiment, run: RunKey, model_bytes: int = 0
-) -> Fleet:
+def fleet_of(sizes: Sizes, experiment: Experiment, run: RunKey, model_bytes: int = 0) -> Fleet:
     """Give every client a capability, the same for all strategies; τ as given or by stragglers."""
     known = ClientSizes.of(sizes)
     speeds, links = _capabilities(known, experiment, run.seed)
@@ -72,9 +71,7 @@ def fleet_of(
     return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
 
 
-def full_seconds(
-    profiles: Mapping[ClientId, ClientProfile], epochs: int, model_bytes: int = 0
-) -> Floats:
+def full_seconds(profiles: Known, epochs: int, model_bytes: int = 0) -> Floats:
     """E·m^i / c^i + transfer, of each client: what a whole round takes it."""
     seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
     return np.fromiter(seconds, float, len(profiles))
@@ -85,16 +82,12 @@ def deadline(full: Floats, stragglers: float) -> float:
     return float(np.percentile(full, 100 - stragglers))
 
 
-def _capabilities(
-    sizes: ClientSizes, experiment: Experiment, seed: int
-) -> tuple[Floats, list[Floats]]:
+def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Speeds:
     """Speeds c^i and both links, out of a file or by one of four laws.
 
-    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor, because a
-    capability at or below zero has no meaning. The paper writes N(1, 0.25); as a variance, which
-    is what the notation says, std = 0.5. ``phones``: docs/fleets.md. ``size-linked``:
-    c^i = 1 + std (m^i - mean m) / std m, the authors' code: no draw, and clients with more data are
-    faster. ``equal``: c^i = 1.
+    ``normal``: c^i ~ N(1, std²), section 6.1, drawn again while below the floor; the paper's
+    N(1, 0.25) is std = 0.5. ``phones``: docs/fleets.md. ``size-linked``, the authors' code:
+    c^i = 1 + std (m^i - mean m) / std m, so who has more data is faster. ``equal``: c^i = 1.
     """
     counts = sizes.counts.astype(float)
     std, floor = experiment.capability_std, experiment.capability_floor
@@ -119,10 +112,8 @@ def _capabilities(
 def _normal(count: int, std: float, floor: float, generator: np.random.Generator) -> Floats:
     highest = 1 + 3 * std  # next to no draw is above it: one in 740
     if floor > highest:
-        raise BadOption(
-            f"capability_floor must be at most 1 + 3 capability_std = {highest:g}, "
-            f"got {floor:g}; lower it"
-        )
+        most = f"1 + 3 capability_std = {highest:g}"
+        raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
     speeds = generator.normal(1.0, std, count)
     while (slow := speeds < floor).any():
         speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
@@ -145,3 +136,35 @@ def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray
     by_size = np.empty_like(ordered)
     by_size[np.lexsort((noise, sizes))] = ordered  # equal sizes in any order
     return np.argsort(np.argsort(rho * by_size + np.sqrt(1 - rho**2) * noise))
+
+
+def read_speeds(path: str, sizes: ClientSizes) -> Speeds:
+    """Speeds, and download and upload in bytes per second, of every client; empty: no limit."""
+    try:
+        lines = list(csv.reader(Path(path).expanduser().read_text("utf-8").splitlines()))
+    except (OSError, ValueError, csv.Error) as error:
+        raise BadOption(f"speeds {path!r} cannot be read: {error}") from None
+    header = [name.strip() for name in lines[0]] if lines else []
+    if header not in (COLUMNS, COLUMNS[:2]):
+        found = ",".join(header) or "nothing"
+        raise BadOption(f"speeds {path!r} must begin with {','.join(COLUMNS)}, got {found}")
+    known: dict[int, list[float]] = {}
+    for number, line in enumerate(lines[1:], 2):
+        where = f"line {number} of speeds {path!r}"
+        if len(line) != len(header):
+            raise BadOption(f"{where} must have {len(header)} fields, got {len(line)}")
+        try:
+            client = read_number(line[0].strip(), int)
+            values = [read_number(cell.strip() or "inf", float) for cell in line[1:]]
+        except ValueError as error:
+            raise BadOption(f"{where} must hold numbers: {error}") from None
+        if not (values[0] < math.inf and all(value > 0 for value in values)):
+            raise BadOption(f"{where} must hold numbers above 0, got {','.join(line)}")
+        if client in known or client not in sizes:
+            why = "stands there twice" if client in known else "is not in the data"
+            raise BadOption(f"{where} names client {client}, who {why}; delete the line")
+        known[client] = [*values, math.inf, math.inf][:3]
+    if missing := [client for client in sizes if client not in known]:
+        raise BadOption(f"speeds {path!r} has no line for client {missing[0]}; add one")
+    speeds, *links = np.array([known[client] for client in sizes]).T
+    return speeds, links

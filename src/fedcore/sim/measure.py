@@ -1,7 +1,5 @@
 """How good the model of a round is: mean loss (Eq. 1) and accuracy, on data equal for all runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +21,7 @@ CHUNK = 4096
 CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
+Held = Mapping[ClientId, ClientData]
 Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
 
 
@@ -82,10 +81,7 @@ class Measure:
         return None if data is None else self._evaluator.score(params, [data])
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
-        """Right answers and samples of clients, on their own training data.
-
-        Of all clients, or of a fixed draw of them with at most ``PER_CLIENT`` samples each.
-        """
+        """Right answers and samples of clients, or of a draw of them, on their own data."""
         right, counts = [], {}
         for client in self._judged:
             data = self._clients[client]
@@ -101,14 +97,11 @@ class Measure:
 class Evaluator:
     """Scores models chunk by chunk, on as many threads as there are forward passes.
 
-    A module that is called with parameters swaps its own for them, so a thread needs a pass for
-    itself. On a CPU a thread is one core: several cores on one chunk gain less than several
-    chunks, and lose on a busy machine. Sums are added in the order of the samples, so threads
-    change no result.
+    A module that is called with parameters swaps its own for them, so a thread needs a pass of its
+    own. Sums are added in the order of the samples, so threads change no result.
     """
 
     def __init__(self, passes: Sequence[Forward]) -> None:
-        """Bind the forward passes, one for each thread."""
         self._passes = passes
         self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
 
@@ -146,18 +139,13 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _sums(
-    forward: Forward, params: Params, data: ClientData, parts: Iterable[slice]
-) -> list[Tensor]:
-    """Sum of losses and number of right answers [2] of each part.
-
-    L_j = log Σ_c exp a_jc - a_jy, the cross-entropy; over few classes PyTorch's own takes five
-    times as long on a CPU.
-    """
+def _sums(forward: Forward, params: Params, data: ClientData, parts: list[slice]) -> list[Tensor]:
+    """Σ_j L_j, L_j = log Σ_c exp a_jc - a_jy, and number of right answers [2] of each part."""
     sums = []
     for part in parts:
         x, y = data.take(part)
         scores = forward(params, x)
+        # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
         losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
         right = (scores.argmax(dim=1) == y).sum()
         sums.append(torch.stack([losses.double().sum(), right.double()]))
@@ -167,10 +155,7 @@ def _sums(
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
 ) -> tuple[float | None, float]:
-    """Accuracy over all samples of slow clients, and the mean of the worst tenth of clients.
-
-    Of n clients, that tenth are the ceil(n / 10) with the least accuracy on their own samples.
-    """
+    """Accuracy on slow clients' samples; the mean of the worst ceil(n / 10) of n clients."""
     theirs = [score for client, score in scores.items() if client in slow]
     right, count = (sum(column) for column in zip(*theirs, strict=True)) if theirs else (0.0, 0)
     accuracies = sorted(hits / samples for hits, samples in scores.values())
@@ -178,15 +163,10 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst)
 
 
-def draw(
-    clients: Mapping[ClientId, ClientData],
-    sizes: Mapping[ClientId, int],
-    count: int,
-    generator: Generator,
-) -> ClientData:
+def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> ClientData:
     """``count`` of all clients' samples, as if drawn from one piece, without making that piece."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
-    chosen = np.sort(generator.choice(int(ends[-1]), size=count, replace=False))
+    chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
     owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
     ids = list(sizes)
     parts = []

@@ -1,17 +1,15 @@
 """``fedcore.simulate``: your clients, your model, any strategy, in one call."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedcore import plugins
 from fedcore.arrays import as_samples
-from fedcore.config import SERVER_OPTIMISERS, resolve
+from fedcore.config import SERVER_OPTIMISERS, Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
@@ -21,7 +19,7 @@ from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_r
 from fedcore.sources.clients import LazyClients
 from fedcore.task import Task, naming
 from fedcore.threads import one_thread_each
-from fedcore.types import ClientId, FederatedDataset
+from fedcore.types import FederatedDataset
 
 OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
 
@@ -72,7 +70,9 @@ def simulate(
     types = (p.dtype for p in model.parameters() if p.is_floating_point())
     floating = next(types, torch.get_default_dtype())  # of inputs with a fraction
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
-    sample = _first_sample(members, floating)
+    # A batch of one input; where no client has any, that is refused below, by name.
+    every = (as_samples(f"client {number}", members[number], floating) for number in members)
+    sample = next((data.take(slice(0, 1))[0] for data in every if len(data)), None)
     classes = 1 if sample is None else count_scores(model, sample)
     held_out: Any = test  # arrays or not: tensors are made of them here
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
@@ -99,14 +99,10 @@ def simulate(
     return History(tuple(records), {**federation.task.frozen_params(), **params})
 
 
-def _check_arguments(
-    clients: object, model: object, strategy: object, options: Mapping[str, Any]
-) -> None:
+def _check_arguments(clients: object, model: object, strategy: object, options: Options) -> None:
     if not isinstance(clients, Sequence | LazyClients):
-        raise BadData(
-            "clients must be a list of (inputs, labels) pairs or LazyClients, "
-            f"got {type(clients).__name__}"
-        )
+        forms = "a list of (inputs, labels) pairs or LazyClients"
+        raise BadData(f"clients must be {forms}, got {type(clients).__name__}")
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be a torch nn.Module, got {type(model).__name__}")
     if not isinstance(strategy, str | Strategy):
@@ -114,9 +110,3 @@ def _check_arguments(
     for name in options:
         if name in OF_A_BENCHMARK:
             raise BadOption(f"{name} is for benchmarks that FedCore loads; leave it out here")
-
-
-def _first_sample(clients: Mapping[ClientId, Any], floating: torch.dtype) -> Tensor | None:
-    """A batch of one input; None where no client has any, which is refused later, by name."""
-    every = (as_samples(f"client {number}", clients[number], floating) for number in clients)
-    return next((data.take(slice(0, 1))[0] for data in every if len(data)), None)

@@ -1,7 +1,5 @@
 """Everything a run needs, built from an experiment's options, and the rounds it trains."""
 
-from __future__ import annotations
-
 import copy
 import math
 import time
@@ -29,30 +27,25 @@ from fedcore.sim.measure import Measure, slow_and_worst
 from fedcore.sources.clients import LazyClients, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
-# Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training of
-# earlier ones; none where samples are loaded on demand, since only one cohort's are to be held.
+# Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training
+# of earlier ones; none of lazy clients, of whom one cohort is to be held.
 AHEAD = 3
+Lazy = LazyClients | None
+Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 
 
 class Simulated:
     """An executor around another: what only a simulation asks of it.
 
-    Of clients that are loaded on demand, it keeps the samples of those who train in memory, and
-    lets go of all others. ``chained`` repeats a defect of the authors' code, to show what it does
-    (docs/deviations.md): in its first round the global model is a live reference to the model being
-    trained, so each client starts where the one before it ended. No preset sets it.
+    Of lazy clients it holds the samples of those who train. ``chained`` repeats a defect of the
+    authors' code (docs/deviations.md): in its first round the global model is the one in training,
+    so each client starts where the one before it ended. No preset sets it.
     """
 
-    def __init__(
-        self, executor: Executor, lazy: LazyClients | None = None, *, chained: bool = False
-    ) -> None:
-        """Bind who trains, and what to do beside it; all else is handed on."""
+    def __init__(self, executor: Executor, lazy: Lazy = None, *, chained: bool = False) -> None:
         self.selection, self.memory = executor.selection, executor.memory
-        self.expect = executor.expect
-        self.close = executor.close
-        self._run = executor.run
-        self._lazy = lazy
-        self._chained = chained
+        self.expect, self.close, self._run = executor.expect, executor.close, executor.run
+        self._lazy, self._chained = lazy, chained
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
@@ -90,56 +83,38 @@ def build_world(
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
     training, threads = training_of(experiment), experiment.threads
-    plain = choose_executor(
-        experiment.executor, federation.task, clients, training, threads=threads, device=device
-    )
+    of = experiment.executor, federation.task, clients, training
+    plain = choose_executor(*of, threads=threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     sizes = sizes_of(clients)
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
-    settings = LoopSettings(
-        experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds, ahead
-    )
-    clock = VirtualClock(
-        executor,
-        fleet.deadline,
-        sent,
-        presence=fleet.presence,
-        dropout=experiment.dropout,
-        budget=experiment.time_budget * fleet.deadline or math.inf,
-        promised=strategy.keeps_deadline,
-    )
+    asked = experiment.epochs, experiment.clients_per_round
+    settings = LoopSettings(*asked, run.seed, experiment.most_rounds, ahead)
+    clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence)
+    clock.budget = experiment.time_budget * fleet.deadline or math.inf
+    clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     several = len(experiment.learning_rates) > 1
-    server = Server(
-        strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes, settings
-    )
+    sampler = build_sampler(experiment, sent)
+    server = Server(strategy, sampler, clock, fleet.profiles, sizes, settings)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
-        asked = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
-        raise BadOption(f"{asked}, so time would not pass; leave out --time-budget")
-    return World(
-        server,
-        executor,
-        Measure(federation, experiment.evaluate_samples, device, threads, split=several),
-        federation.initial,
-        device,
-        fleet.deadline,
-        fleet.slow,
-        Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0),
-    )
+        never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
+        raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
+    measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
+    ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
+    known = federation.initial, device, fleet.deadline, fleet.slow, ending
+    return World(server, executor, measure, *known)
 
 
-def simulate_rounds(
-    world: World, start: Snapshot | None = None
-) -> Generator[tuple[RoundRecord, ServerState], None, None]:
+def simulate_rounds(world: World, start: Snapshot | None = None) -> Rounds:
     """Train round by round; yields a record and the server's state after each.
 
-    It goes on from what an earlier process saved, if there is a ``start``. Closed early, it drops
-    the work that was begun for later rounds.
+    It goes on from a ``start`` that was saved. Closed early, it drops work begun for later rounds.
     """
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
@@ -163,16 +138,12 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
     last = merged.cut or merged.state.version == world.server.settings.merges
     ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
+    what = merged.state.version, merged.seconds, world.deadline, merged.clients, merged.rejected
+    loss, accuracy = (tested.loss, tested.accuracy) if tested else (None, None)
+    scores = trained.loss, trained.accuracy, loss, accuracy
     return RoundRecord(
-        number=merged.state.version,
-        seconds=merged.seconds,
-        deadline=world.deadline,
-        clients=merged.clients,
-        rejected=merged.rejected,
-        train_loss=trained.loss,
-        train_accuracy=trained.accuracy,
-        test_loss=tested.loss if tested else None,
-        test_accuracy=tested.accuracy if tested else None,
+        *what,
+        *scores,
         wall_seconds=ended - began,
         ending=ending,
         cut=merged.cut,
@@ -188,12 +159,8 @@ def _ending(world: World, params: Params) -> Ending:
     """How the last model does on clients' own data, and on the half that is to choose by."""
     slow, worst = slow_and_worst(world.measure.by_client(params), world.slow)
     chosen = world.measure.test(params, "validation")
-    return replace(
-        world.ending,
-        slow_accuracy=slow,
-        worst_accuracy=worst,
-        validation_accuracy=None if chosen is None else chosen.accuracy,
-    )
+    own = None if chosen is None else chosen.accuracy
+    return replace(world.ending, slow_accuracy=slow, worst_accuracy=worst, validation_accuracy=own)
 
 
 def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
@@ -202,9 +169,8 @@ def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> 
         return list(experiment.stragglers)
     shares = []
     for seed, one in federations.items():
-        run = RunKey("", "", 0.0, seed)
-        fleet = fleet_of(sizes_of(one.dataset.clients), experiment, run, one.model_bytes)
-        shares.append(fleet.stragglers)
+        run, sizes = RunKey("", "", 0.0, seed), sizes_of(one.dataset.clients)
+        shares.append(fleet_of(sizes, experiment, run, one.model_bytes).stragglers)
     return [round(mean(shares), 1)]
 
 
@@ -212,10 +178,8 @@ def training_of(experiment: Experiment) -> TrainingSettings:
     """How the clients of an experiment take their steps."""
     one = experiment
     factor = factor_of(one.schedule, one.rounds, one.schedule_decay, one.schedule_every)
-    how = (one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm)
-    return TrainingSettings(
-        one.learning_rate, one.batch_size, one.measure_full_gradient, factor, *how
-    )
+    how = factor, one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm
+    return TrainingSettings(one.learning_rate, one.batch_size, one.measure_full_gradient, *how)
 
 
 def build_strategy(
@@ -223,9 +187,8 @@ def build_strategy(
 ) -> Strategy:
     """Build a strategy with those options of the experiment that it takes.
 
-    ``proxy`` is what the model says can stand in for its gradients, which an option may overrule;
-    ``num_clients`` and ``model_bytes`` are for strategies that have to know, ``step_size``, the
-    function version -> η, for those that divide by it, and ``options`` are all of these.
+    ``proxy`` is the model's, unless an option overrules it. It may also name ``num_clients``,
+    ``model_bytes``, ``step_size``, the function version -> η, and ``options``, all of these.
     """
     own = proxy if experiment.proxy == "auto" else experiment.proxy
     known = {**vars(experiment), "proxy": own}

@@ -1,15 +1,12 @@
 """From a benchmark's name to its dataset: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from fedcore import plugins
 from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
+from fedcore.plugins import Options
+from fedcore.sources.files import DataDir
 from fedcore.types import FederatedDataset
 from fedcore.values import LARGEST_LEGACY_SEED, whole_number
 
@@ -23,16 +20,14 @@ class Benchmark:
 
     name: str
     module: ModuleType
-    options: Mapping[str, Any]
+    options: Options
 
-    def hyperparameters(self, preset: str) -> Mapping[str, Any]:
+    def hyperparameters(self, preset: str) -> Options:
         """Options of an experiment that ``preset`` sets for this dataset, if it has any."""
         ask = getattr(self.module, "hyperparameters", None)
         return {} if ask is None else ask(preset, **self.options)
 
-    def load(
-        self, *, seed: int, data_dir: Path | None, options: Mapping[str, Any]
-    ) -> FederatedDataset:
+    def load(self, *, seed: int, data_dir: DataDir, options: Options) -> FederatedDataset:
         """Load the data, with the user's ``options`` over those of the name."""
         whole_number("seed", seed, 0, LARGEST_LEGACY_SEED)
         load = self.module.load
@@ -54,10 +49,8 @@ class Benchmark:
             raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error
         if isinstance(dataset, FederatedDataset):
             return dataset
-        raise BadData(
-            f"load of dataset {self.name!r} must return a fedcore FederatedDataset, "
-            f"got a {type(dataset).__name__}"
-        )
+        what = f"load of dataset {self.name!r} must return a fedcore FederatedDataset"
+        raise BadData(f"{what}, got a {type(dataset).__name__}")
 
 
 def find(name: str) -> Benchmark:
@@ -71,10 +64,8 @@ def find(name: str) -> Benchmark:
             if hasattr(module, "parse"):
                 return Benchmark(name, module, module.parse(suffix))
             if suffix:
-                raise BadOption(
-                    f"benchmark must be {dataset!r}, got {name!r}; it has no variants, only "
-                    "options such as --data clients=100"
-                )
+                what = f"benchmark must be {dataset!r}, got {name!r}; it has no variants"
+                raise BadOption(f"{what}, only options such as --data clients=100")
             return Benchmark(name, module, {})
     raise UnknownPlugin(plugins.unknown("benchmark", name, benchmark_names()))
 

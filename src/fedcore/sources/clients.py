@@ -1,7 +1,5 @@
 """Clients that are loaded when asked for, so that memory follows the cohort, not the fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -26,7 +24,7 @@ class ClientSizes(Mapping[ClientId, int]):
             self._places = {client: place for place, client in enumerate(known)}
 
     @classmethod
-    def of(cls, sizes: Mapping[ClientId, int]) -> ClientSizes:
+    def of(cls, sizes: Mapping[ClientId, int]) -> "ClientSizes":
         """The same sizes in this form."""
         if isinstance(sizes, ClientSizes):
             return sizes
@@ -51,13 +49,9 @@ class ClientSizes(Mapping[ClientId, int]):
 
 
 class LazyClients(Mapping[ClientId, ClientData]):
-    """Clients 0 to n - 1 whose samples are loaded, or generated, when somebody asks for them."""
+    """Clients 0 to n - 1, whose samples ``load`` gives on any thread, the same at every call."""
 
     def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], ClientData]) -> None:
-        """Sizes are at least one; ``load`` gives a client's samples, the same at every call.
-
-        Threads may call it.
-        """
         counts = as_labels("sizes", sizes, "number per client").numpy()
         if (empty := counts < 1).any():
             client = int(empty.argmax())
@@ -72,7 +66,7 @@ class LazyClients(Mapping[ClientId, ClientData]):
         self._wanted = frozenset(clients)
         self._held = {client: data for client, data in self._held.items() if client in self._wanted}
 
-    def map(self, function: Callable[[ClientId, ClientData], ClientData]) -> LazyClients:
+    def map(self, function: Callable[[ClientId, ClientData], ClientData]) -> "LazyClients":
         """The same clients, with ``function`` applied to what is loaded."""
         return LazyClients(self.sizes.counts, lambda client: function(client, self[client]))
 
@@ -87,14 +81,11 @@ class LazyClients(Mapping[ClientId, ClientData]):
         except Exception as error:
             raise failed(f"loading client {client}", error) from error
         if not isinstance(data, ClientData):
-            found = type(data).__name__
-            raise BadData(
-                f"client {client} must be loaded as ClientData(inputs, labels), got {found}"
-            )
+            must = f"client {client} must be loaded as ClientData(inputs, labels)"
+            raise BadData(f"{must}, got {type(data).__name__}")
         if len(data) != promised:
-            raise BadData(
-                f"client {client} has {len(data)} samples, but its size was given as {promised}"
-            )
+            given = f"but its size was given as {promised}"
+            raise BadData(f"client {client} has {len(data)} samples, {given}")
         if client in self._wanted:
             self._held[client] = data
         return data

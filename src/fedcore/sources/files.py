@@ -1,11 +1,8 @@
 """Where the files of a dataset are, whether they are the right ones, and how to get them.
 
-A data directory holds one folder per dataset (``mnist/``, ``shakespeare/``, ...). Files lie there
-as they are or gzipped. Directories are tried in this order: the one the user names, the one in
-``$FEDCORE_DATA``, the user's cache. Nothing is parsed before its checksum is right.
+A data directory holds one folder per dataset, with files as they are or gzipped. Tried are the one
+that the user names, ``$FEDCORE_DATA``, the user's cache. Nothing is parsed before it is checked.
 """
-
-from __future__ import annotations
 
 import gzip
 import hashlib
@@ -22,6 +19,7 @@ from urllib.parse import urlsplit
 
 from fedcore.errors import BadData, DatasetUnavailable
 
+DataDir = Path | None  # what the user names, if anything
 TIMEOUT = 30.0  # seconds without an answer
 
 
@@ -62,11 +60,11 @@ class Source:
     folder: str
     files: tuple[DataFile, ...]
 
-    def target(self, file: DataFile, data_dir: Path | None) -> Path:
+    def target(self, file: DataFile, data_dir: DataDir) -> Path:
         """Where a file is put."""
         return directories(data_dir)[0] / self.folder / file.published_name
 
-    def find(self, file: DataFile, data_dir: Path | None) -> Path | None:
+    def find(self, file: DataFile, data_dir: DataDir) -> Path | None:
         """The first place where a file lies, gzipped or not; its content is not looked at."""
         for directory in directories(data_dir):
             for spelling in (file.name, f"{file.name}.gz"):
@@ -76,7 +74,7 @@ class Source:
         return None
 
 
-def directories(data_dir: Path | None) -> list[Path]:
+def directories(data_dir: DataDir) -> list[Path]:
     """Data directories in the order in which they are searched."""
     named = [data_dir] if data_dir is not None else []
     if variable := os.environ.get("FEDCORE_DATA"):
@@ -85,18 +83,18 @@ def directories(data_dir: Path | None) -> list[Path]:
     return [directory.expanduser() for directory in (*named, Path(cache) / "fedcore")]
 
 
-def read(source: Source, name: str, data_dir: Path | None) -> bytes:
+def read(source: Source, name: str, data_dir: DataDir) -> bytes:
     """The content of a file, unpacked; only ever whole and with the right checksum."""
     file = next(file for file in source.files if file.name == name)
     path = source.find(file, data_dir)
     if path is not None:
         return read_checked(path, file)
     where = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
-    raise DatasetUnavailable(
-        f"{file.published_name} of {source.folder} is missing; run 'fedcore data fetch "
-        f"{source.folder}{where}', or place it by hand as {str(source.target(file, data_dir))!r} "
-        f"(it is at {file.urls[0]})"
+    by_hand = (
+        f"place it by hand as {str(source.target(file, data_dir))!r} (it is at {file.urls[0]})"
     )
+    run = f"run 'fedcore data fetch {source.folder}{where}', or {by_hand}"
+    raise DatasetUnavailable(f"{file.published_name} of {source.folder} is missing; {run}")
 
 
 def read_checked(path: Path, file: DataFile) -> bytes:
@@ -106,12 +104,11 @@ def read_checked(path: Path, file: DataFile) -> bytes:
     except OSError as error:
         raise BadData(f"{str(path)!r} cannot be read: {error.strerror}") from None
     except ValueError as why:
-        raise BadData(
-            f"{str(path)!r} {why}; delete it and run 'fedcore data fetch {path.parent.name}'"
-        ) from None
+        again = f"delete it and run 'fedcore data fetch {path.parent.name}'"
+        raise BadData(f"{str(path)!r} {why}; {again}") from None
 
 
-def fetch(source: Source, file: DataFile, data_dir: Path | None) -> tuple[Path, bool]:
+def fetch(source: Source, file: DataFile, data_dir: DataDir) -> tuple[Path, bool]:
     """The path of a file that is there and right, and whether it had to be downloaded."""
     present = source.find(file, data_dir)
     if present is not None:
@@ -148,7 +145,6 @@ def download(file: DataFile, target: Path) -> None:
             partial.write_bytes(content)
             partial.replace(target)
             return
-    raise DatasetUnavailable(
-        f"{target.name} is missing and cannot be downloaded ({failure}); get it "
-        f"elsewhere from {file.urls[0]} and place it as {str(target)!r}"
-    )
+    what = f"{target.name} is missing and cannot be downloaded ({failure})"
+    instead = f"get it elsewhere from {file.urls[0]} and place it as {str(target)!r}"
+    raise DatasetUnavailable(f"{what}; {instead}")

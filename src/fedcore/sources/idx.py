@@ -5,16 +5,12 @@ each dimension as a 32-bit number, then the values. The partition is that of Li 
 section 5.1, and of section 6.1 of the paper: two classes per client, amounts by a power law.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedcore.errors import BadData, BadOption
-from fedcore.sources.files import DataFile, Source, read
+from fedcore.sources.files import DataDir, DataFile, Source, read
 from fedcore.types import ClientData, FederatedDataset
 
 CLASSES = 10
@@ -32,9 +28,9 @@ def source(folder: str, digests: dict[str, tuple[int, str]], *origins: str) -> S
 
 
 def load(
-    files: Source, *, seed: int, data_dir: Path | None, sigma: float, clients: int
+    files: Source, seed: int, *, data_dir: DataDir = None, sigma: float = 2.0, clients: int = 1_000
 ) -> FederatedDataset:
-    """Pool all images, standardise them, hand them to clients, hold out each one's last tenth.
+    """Images [m, 1, 28, 28], two classes per client, sizes ~ lognormal(0, sigma).
 
     Every pixel is standardised over the pool: (x - mean) / (std + 0.001), as FedProx does.
     A client's images are shuffled; the first int(0.9 n) train.
@@ -64,7 +60,7 @@ def load(
     return FederatedDataset(dict(enumerate(views)), pooled(held_out), CLASSES, sizes)
 
 
-def read_pool(files: Source, data_dir: Path | None) -> tuple[Bytes, Rows]:
+def read_pool(files: Source, data_dir: DataDir) -> tuple[Bytes, Rows]:
     """All images [n, height, width] and labels [n], training files first, in file order."""
     images, labels = [], []
     for part in ("train", "t10k"):
@@ -84,10 +80,9 @@ def parse(name: str, content: bytes, dimensions: int) -> Bytes:
         raise BadData(f"{name} is no IDX file of {dimensions} dimensions of bytes; fetch it again")
     shape = np.frombuffer(content, ">u4", dimensions, offset=4).astype(int)
     if len(content) != header + int(np.prod(shape)):
-        raise BadData(
-            f"{name} should hold {int(np.prod(shape)):,} values for its shape "
-            f"{'x'.join(map(str, shape))} but holds {len(content) - header:,}; fetch it again"
-        )
+        due = f"{int(np.prod(shape)):,} values for its shape {'x'.join(map(str, shape))}"
+        held = f"{len(content) - header:,}"
+        raise BadData(f"{name} should hold {due} but holds {held}; fetch it again")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -98,8 +93,7 @@ def by_power_law(labels: Rows, *, clients: int, sigma: float, seed: int) -> list
     5 rows of each. Weights w[class, block, slot] ~ lognormal(0, sigma), block u // 10, scaled so
     that a class's weights sum to the rows it has left, and truncated, say how many further rows
     each client and slot gets, in order of u, then slot. A grant that would reach the end of a
-    class is skipped, so a few rows stay with nobody. FedProx has sigma 2 and sets no seed, so its
-    draw cannot be repeated.
+    class is skipped, so a few rows stay with nobody. FedProx has sigma 2, and no seed.
     """
     _check(labels, clients, sigma)
     rows = [np.flatnonzero(labels == number) for number in range(CLASSES)]

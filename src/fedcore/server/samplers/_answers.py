@@ -1,7 +1,5 @@
 """What samplers that look back share: tables of what was answered, and how long jobs will take."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

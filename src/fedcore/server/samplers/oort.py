@@ -16,8 +16,6 @@ Source: Lai et al., "Oort: Efficient Federated Learning via Guided Participant S
 in steps of 5; W 20. Over-selection is a strategy's matter; nobody is banned for being drawn often.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

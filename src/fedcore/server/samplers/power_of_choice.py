@@ -9,8 +9,6 @@ Source: Cho, Wang and Joshi, "Client Selection in Federated Learning", 2020 (arX
 Defaults: d = 2 K; theirs go from 2 K to 10 K.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedcore.server.method import Cohort, Draw, Sampler

@@ -1,16 +1,10 @@
 """Proportional: K draws with replacement, clients with more samples more often."""
 
-from __future__ import annotations
-
 from fedcore.server.method import Cohort, Draw, Sampler
 
 
 def build() -> Sampler:
-    """Client i with probability p^i = m^i / Σ m (Assumption "random sampling").
-
-    A client drawn twice trains once, and its answer counts twice: its w_r^i is one quantity in
-    the paper.
-    """
+    """Client i with p^i = m^i / Σ m; one drawn twice trains once and counts twice."""
 
     def draw(asked: Draw) -> Cohort:
         idle = asked.idle()

@@ -13,8 +13,6 @@ whose last answers had the largest mean loss, or that never answered; a tier sma
 is filled up from the nearest ones; and when all credits are gone, all tiers may be drawn.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

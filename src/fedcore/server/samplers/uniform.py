@@ -1,7 +1,5 @@
 """Uniform: K different clients, all equally likely."""
 
-from __future__ import annotations
-
 from fedcore.server.method import Cohort, Draw, Sampler
 
 

@@ -1,7 +1,5 @@
 """Uniform by round: the same cohorts whatever the seed, as in the authors' code."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedcore.server.method import Cohort, Draw, Sampler

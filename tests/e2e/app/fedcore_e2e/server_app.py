@@ -26,6 +26,7 @@ def main(grid: Grid, context: Context) -> None:
         checkpoint=str(config["checkpoint"]) or None,
         out=str(config["out"]) or None,
         wait_for_nodes=float(config["wait-for-nodes"]),
+        **({"buffer": int(config["buffer"])} if config["buffer"] else {}),
     )
     initial = ArrayRecord({"weight": _zeros(3, 5), "bias": _zeros(3)})
     result = strategy.start(grid, initial, num_rounds=int(config["num-rounds"]))

@@ -1,4 +1,6 @@
-"""A run that was killed goes on, bit for bit; a damaged checkpoint is named and passed over."""
+"""What is left behind: lines, records, and checkpoints after which a killed run goes on."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,16 +10,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, MetricRecord
 from tests.flower.grid import InProcessGrid, Time, answer
 
 from fedcore.errors import BadOption
 from fedcore.flower import FedCore
-from fedcore.flower.checkpoint import KEPT, latest, save
+from fedcore.flower.clock import Notes
 from fedcore.flower.fleet import Fleet, Node
-from fedcore.records import RunKey
+from fedcore.flower.ledger import KEPT, latest, line, open_folder, round_record, save
+from fedcore.records import ClientRecord, RunKey, Waste
 from fedcore.report.records import read_runs
+from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState
+from fedcore.types import Path
 
 RUN = RunKey("flower", "fedcore", 30.0, 0)
 MODEL = {
@@ -188,3 +193,60 @@ def test_a_run_that_is_over_is_over(tmp_path):
     first = serve(tmp_path, 2)
     again = serve(tmp_path, 2)
     assert again.arrays == first.arrays
+
+
+def told(client, path=Path.FULL, **more):
+    return ClientRecord(client, path, 1, 999, 5.0, None, **more)
+
+
+def merged(number, *clients):
+    made = ServerState({"w": torch.zeros(1)}, number)
+    return Merged(state=made, seconds=12.0, clients=clients, rejected=0, training_seconds=11.0)
+
+
+def test_a_line_names_everybody():
+    slow = ClientRecord(1, Path.CORESET, 1, 60, 21.0, None)
+    clients = (told(0), slow, told(3, wasted=Waste.CANCELLED))
+    record = replace(round_record(merged(4, *clients), Notes(), 20.0, None, 0.0), seconds=21.0)
+    notes = Notes(failed=[(2, "code 2: 'it raised'")])
+    assert line(record, notes, "fixed") == (
+        "round 4: 21.0 s of 20.0 s (fixed), 1 of 4 on time: "
+        "0 full 999 in 5.0 s; 1 coreset 60 in 21.0 s; 3 late 0 in 5.0 s; 2 code 2: 'it raised'"
+    )
+
+
+JOB = {"rounds": 5, "epochs": 10}
+
+
+def add(folder, number, metrics=None):
+    folder.add(round_record(merged(number, told(0)), Notes(refused=2), 20.0, metrics, 1.5), RUN)
+
+
+def test_what_was_measured_is_in_the_records_and_nothing_else(tmp_path):
+    folder = open_folder(tmp_path, JOB, RUN, 0)
+    add(folder, 1)
+    add(folder, 2, MetricRecord({"eval_loss": 2.5, "eval_acc": 0.75}))
+    add(folder, 3, MetricRecord({"accuracy": 75.0}))  # a percentage is none of ours
+    folder.finish()
+    rounds = read_runs(tmp_path / "rounds.jsonl", [RUN], 3)[RUN]
+    assert [r.test_accuracy for r in rounds] == [None, 0.75, None]
+    assert [r.test_loss for r in rounds] == [None, 2.5, None]
+    assert [r.train_loss for r in rounds] == [None, None, None]
+    assert [(r.rejected, r.wall_seconds) for r in rounds] == [(2, 13.5)] * 3
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_rounds_beyond_the_checkpoint_are_forgotten(tmp_path):
+    folder = open_folder(tmp_path, JOB, RUN, 0)
+    for number in (1, 2, 3):
+        add(folder, number)
+    add(open_folder(tmp_path, JOB, RUN, 2), 3)
+    assert len(read_runs(tmp_path / "rounds.jsonl", [RUN], 5)[RUN]) == 3
+    add(open_folder(tmp_path, JOB, RUN, 0), 1)
+    assert len(read_runs(tmp_path / "rounds.jsonl", [RUN], 5)[RUN]) == 1
+
+
+def test_a_folder_of_another_job_is_refused(tmp_path):
+    open_folder(tmp_path, JOB, RUN, 0)
+    with pytest.raises(BadOption, match="epochs"):
+        open_folder(tmp_path, {**JOB, "epochs": 3}, RUN, 0)
