@@ -135,7 +135,7 @@ def told(studies: list[Study]) -> dict[str, str]:
             f"{end('fedcore-buff')} where FedBuff ends at {end('fedbuff')}, FedCore-Async at "
             f"{end('fedcore-async')} where FedAsync ends at {end('fedasync')}."
         ),
-        "At first FedCore leads.": (
+        "FedCore is early, CA2FL late.": (
             "To 90 % of the best final accuracy it takes "
             f"{soon(studies, 'fedcore')} deadlines, a random subset "
             f"{soon(studies, 'random-subset')}, FedCore-Buff {soon(studies, 'fedcore-buff')}, "
