@@ -1,6 +1,7 @@
 """One thread for whoever computes: on small steps several lose, on a busy machine by far."""
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ def one_thread_each() -> Iterator[None]:
 def _limit() -> Callable[[], None]:
     """Bound the libraries; gives what undoes it, on any thread and more than once."""
     usual = torch.get_num_threads()
-    before = [(library, library.get_num_threads()) for library in _blas()]
+    before = [(library, library.get_num_threads()) for library in _blas(len(sys.modules))]
     for library, _ in before:
         library.set_num_threads(1)
 
@@ -54,9 +55,9 @@ def _limit() -> Callable[[], None]:
     return give_back
 
 
-@functools.cache
-def _blas() -> list[Any]:
-    """The BLAS libraries that are loaded, where they can be known; finding them takes a while."""
+@functools.lru_cache(maxsize=1)
+def _blas(modules: int) -> list[Any]:
+    """The BLAS libraries that so many imported ``modules`` loaded; finding them takes a while."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
