@@ -156,5 +156,8 @@ def test_no_labels_at_all(name):
 def test_it_is_called_as_the_page_on_architecture_says(name):
     page = pathlib.Path(__file__).parents[2] / "docs" / "architecture.md"
     signature = inspect.signature(plugins.load("selector", name).select)
-    written = ", ".join(map(str, signature.parameters.values())).replace("'", "")
-    assert f"`select({written}) -> {signature.return_annotation}`" in page.read_text()
+    parameters = signature.parameters.values()
+    written = ", ".join(f"{one.name}: {one.annotation.__name__}" for one in parameters)
+    assert all(one.default is one.empty for one in parameters)
+    returned = signature.return_annotation.__name__
+    assert f"`select({written}) -> {returned}`" in page.read_text()
