@@ -5,7 +5,6 @@ import pytest
 pytest.importorskip("hypothesis")
 
 
-import ast
 import inspect
 import pathlib
 
@@ -156,8 +155,9 @@ def test_no_labels_at_all(name):
 
 def test_it_is_called_as_the_page_on_architecture_says(name):
     page = pathlib.Path(__file__).parents[2] / "docs" / "architecture.md"
-    source = inspect.getsource(plugins.load("selector", name).select)
-    (function,) = ast.parse(source).body
-    needed = function.args.args[: -len(function.args.defaults) or None]  # what has no default
-    written = ", ".join(ast.unparse(argument) for argument in needed)
-    assert f"`select({written}) -> {ast.unparse(function.returns)}`" in page.read_text()
+    signature = inspect.signature(plugins.load("selector", name).select)
+    parameters = signature.parameters.values()
+    written = ", ".join(f"{one.name}: {one.annotation.__name__}" for one in parameters)
+    assert all(one.default is one.empty for one in parameters)
+    returned = signature.return_annotation.__name__
+    assert f"`select({written}) -> {returned}`" in page.read_text()

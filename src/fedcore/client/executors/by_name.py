@@ -20,8 +20,7 @@ from fedcore.types import ClientData, Executor, TrainingSettings
 
 log = logging.getLogger(__name__)
 
-# Below this many parameters a step on a CPU is mostly calls, which clients side by side share;
-# above it is mostly arithmetic, for which one core per client does better (docs/performance.md).
+# Parameters below which a step on a CPU is mostly calls, which clients side by side share.
 SMALL_MODEL = 50_000
 LARGEST_BLOCK = 1024
 CPU_BYTES = 2**30  # that a block may take

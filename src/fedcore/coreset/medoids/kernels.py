@@ -14,14 +14,15 @@ Doubles = NDArray[np.float64]
 
 
 @compiled
-def add_word(key: Indices, words: Ints, factors: Indices) -> None:
-    """Add Σ_t factor_t word_t of each row to ``key`` [n]: the twin of ``plain.add_word``."""
-    for point in range(len(words)):
-        total = np.int64(0)
-        for t in range(words.shape[1]):
-            wide = np.int64(words[point, t])
-            total += (wide ^ (wide >> np.int64(15))) * factors[t]
-        key[point] += total
+def add_words(keys: Indices, words: NDArray[np.int32], factors: Indices) -> None:
+    """Add Σ_t factor_t word_t of each row to ``keys`` [v, n]: the twin of ``plain.add_words``."""
+    for key in range(len(words)):
+        for point in range(words.shape[1]):
+            total = np.int64(0)
+            for t in range(words.shape[2]):
+                wide = np.int64(words[key, point, t])
+                total += (wide ^ (wide >> np.int64(15))) * factors[t]
+            keys[key, point] += total
 
 
 @compiled_training

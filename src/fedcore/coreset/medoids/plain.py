@@ -113,9 +113,11 @@ def solve_plain(
     return Medoids(medoids.cpu().numpy(), near, "torch", swaps=swaps, finished=finished)
 
 
-def add_word(key: NDArray[np.int64], words: NDArray[np.int32], factors: NDArray[np.int64]) -> None:
-    """Add a random linear form of each row to ``key`` [n]: Σ_t factor_t word_t."""
-    for begin in range(0, words.shape[1], 64):  # 64-bit copies of a slice, not of everything
-        part = words[:, begin : begin + 64].astype(np.int64)
+def add_words(
+    keys: NDArray[np.int64], words: NDArray[np.int32], factors: NDArray[np.int64]
+) -> None:
+    """Add a random linear form of each row to ``keys`` [v, n]: Σ_t factor_t word_t."""
+    for begin in range(0, words.shape[2], 64):  # 64-bit copies of a slice, not of everything
+        part = words[:, :, begin : begin + 64].astype(np.int64)
         part ^= part >> 15  # trailing zeros of round numbers would carry through the product
-        key += part @ factors[begin : begin + 64]
+        keys += part @ factors[begin : begin + 64]

@@ -24,7 +24,6 @@ SMALL_FEW = 4096  # ... and so far where medoids are few
 SHORT = 40  # coordinates that are not worth turning (``principal``),
 SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
-
 MOST_ROUNDED = 4096  # points up to which rounded numbers lead: of more, some always round apart
 COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
 FAR = 2.0**30  # steps from the mean, beyond which they see no difference
@@ -126,20 +125,18 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     do that.
     """
     if NUMBA:
-        from fedcore.coreset.medoids.kernels import add_word
+        from fedcore.coreset.medoids.kernels import add_words
     else:
-        from fedcore.coreset.medoids.plain import add_word
+        from fedcore.coreset.medoids.plain import add_words
     generator = np.random.default_rng([seed, *HASH])
     small = len(rows[0]) <= MOST_ROUNDED
     keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
     for values in rows:
-        factors = _factors(generator, values.shape[1])
-        for key, word in zip(keys, words_of(values, small), strict=True):
-            add_word(key, word, factors)
+        add_words(keys, words_of(values, len(keys)), _factors(generator, values.shape[1]))
     if labels is not None:
         # A label is one more column: its bits take part, its value is never computed with.
         label = labels.astype(np.int32)[:, None].view(np.float32)
-        add_word(keys[-1], label.view(np.int32), _factors(generator, 1))
+        add_words(keys[-1:], words_of(label, 1), _factors(generator, 1))
         rows = [*rows, label]
     keys = (keys ^ (keys >> 31)) * -7046029254386353131
     keys = (keys ^ (keys >> 29)) * -4658895280553007687
@@ -155,23 +152,26 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     return Distinct(order[fresh], group, np.bincount(number))
 
 
-def words_of(values: NDArray[np.float32], rounded: bool) -> list[NDArray[np.int32]]:
-    """Return numbers [n, d] as words: their 32 bits, and before those what rounding leaves.
+def words_of(values: NDArray[np.float32], count: int) -> NDArray[np.int32]:
+    """Return numbers [n, d] as words [count, n, d]: their 32 bits, and before those rounded ones.
 
     To COARSE bits, then FINE ones, of how far numbers lie from their mean, in the mean: of what
     should be zero, the size is a random rounding error.
     """
     exact = values.view(np.int32)
-    if not rounded or not values.size:
-        return [exact] * (3 if rounded else 1)
-    # In float64, or the mean would depend on the order of the rows.
-    centred = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
+    if count == 1:
+        return exact[None]
+    # In float64, or the order of rows would show; ``mean`` and ``clip`` are slow on small tables.
+    middle = np.add.reduce(values, axis=0, dtype=np.float64) / len(values)
+    steps = values - middle.astype(np.float32)
+    away = float(np.add.reduce(np.abs(steps), axis=None, dtype=np.float64)) / max(1, steps.size)
     # A power of two, which rounding errors leave as it is.
-    _, exponent = math.frexp(float(np.abs(centred).mean(dtype=np.float64)))
-    centred *= np.float32(2.0 ** min(FINE - exponent, 127))
-    steps = centred.clip(-FAR, FAR, out=centred)
-    coarse = np.rint(steps * np.float32(2.0 ** (COARSE - FINE))).astype(np.int32)
-    return [coarse, np.rint(steps, out=steps).astype(np.int32), exact]
+    steps *= np.float32(2.0 ** min(FINE - math.frexp(away)[1], 127))
+    np.minimum(np.maximum(steps, -FAR, out=steps), FAR, out=steps)
+    words = np.empty((count, *exact.shape), np.int32)
+    words[0] = np.rint(steps * np.float32(2.0 ** (COARSE - FINE)))
+    words[1], words[2] = np.rint(steps, out=steps), exact
+    return words
 
 
 def _sorted(
