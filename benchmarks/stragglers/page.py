@@ -55,7 +55,7 @@ def methods_table(study: Study) -> str:
                 half(values(study, name, "participation_fairness"), 2),
                 f"{statistics.median(spent):.0f}",
                 f"{100 * statistics.median(wasted):.0f} %",
-                f"{statistics.median(moved):.3g}",
+                amount(statistics.median(moved)),
                 staleness(study, name),
             ]
         )
@@ -63,6 +63,11 @@ def methods_table(study: Study) -> str:
     head = ["method", "step size", "merges", "final", "best", "slow clients", "worst tenth"]
     more = [*marks, "Jain", "client time", "wasted", "MB", "staleness"]
     return table([*head, *more], rows)
+
+
+def amount(value: float) -> str:
+    """Three figures, or all in front of the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def half(found: list[float], digits: int = 1) -> str:
@@ -122,14 +127,18 @@ def neural_section(benchmark: str, title: str) -> str:
     parts = []
     for study in studies_of(benchmark):
         rates = ", ".join(f"{rate:g}" for rate in study["learning_rates"])
-        missing = ", ".join(study["missing"])
-        parts.append(
-            f"### {title}, fleet `{study['fleet']}`\n\n"
+        told = (
             f"{len(study['methods'])} methods, one seed, {study['deadlines']:g} deadlines, step "
             f"sizes {rates}, each run to its end to choose by."
-            + (f" Not run: {missing}." if missing else "")
-            + f"\n\n{methods_table(study)}\n"
         )
+        if study["missing"]:
+            told += f" Not run yet: {', '.join(f'`{name}`' for name in study['missing'])}."
+        lines = textwrap.fill(told, width=100, break_on_hyphens=False)
+        parts.append(
+            f"### {title}, fleet `{study['fleet']}`\n\n{lines}\n\n{methods_table(study)}\n"
+        )
+        if "fedcore" in study["methods"]:
+            parts.append(f"Ahead of FedCore:\n\n{rivals_table(study)}\n")
     return "\n".join(parts)
 
 
@@ -159,11 +168,12 @@ def page() -> str:
     losses = "\n".join(f"Fleet `{study['fleet']}`:\n\n{rivals_table(study)}\n" for study in studies)
     events = sum(study["events_verified"] for study in studies)
     wrong = sum(study["events_wrong"] for study in studies)
-    neural = "\n".join(
+    sections = "\n".join(
         section
         for name, title in (("mnist", "MNIST"), ("shakespeare", "Shakespeare"))
         if (section := neural_section(name, title))
     )
+    neural = f"## Networks, on a GPU\n\n{sections}" if sections else ""
     return f"""# The straggler study
 
 Written by `make study-stragglers` from `benchmarks/results/stragglers-*.json`, numbers in sentences
