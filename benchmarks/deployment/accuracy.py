@@ -13,6 +13,7 @@ import argparse
 import copy
 import json
 import logging
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

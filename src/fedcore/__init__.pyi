@@ -1,6 +1,7 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
 from fedcore.coreset.api import coreset_for, select_coreset
+from fedcore.coreset.estimator import CoresetSelector as CoresetSelector
 from fedcore.coreset.metric import Euclidean, OuterProduct
 from fedcore.history import History
 from fedcore.server.method import Pace, Sampler, Strategy
