@@ -15,6 +15,7 @@ _PUBLIC = {
     "server.state": ("ServerState",),
     "sim.simulate": ("simulate",),
     "sources.clients": ("LazyClients",),
+    "sources.partitions": ("partition", "partitioned"),
     "types": (
         *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
         *("LocalUpdate", "Path", "Phase"),

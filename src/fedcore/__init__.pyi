@@ -8,6 +8,7 @@ from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.simulate import simulate
 from fedcore.sources.clients import LazyClients
+from fedcore.sources.partitions import partition, partitioned
 from fedcore.types import (
     SIT_OUT,
     ClientData,
@@ -41,6 +42,8 @@ __all__ = [
     "Strategy",
     "__version__",
     "coreset_for",
+    "partition",
+    "partitioned",
     "select_coreset",
     "simulate",
 ]
