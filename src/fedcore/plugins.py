@@ -23,7 +23,7 @@ NONE: Options = {}
 Takers = Iterable[tuple[str, str]]  # kinds and names
 KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
 KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
-KINDS["model"] = "fedcore.models"
+KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
 
 
 def names(kind: str) -> list[str]:
