@@ -23,7 +23,7 @@ NONE: Options = {}
 Takers = Iterable[tuple[str, str]]  # kinds and names
 KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
 KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
-KINDS["model"] = "fedcore.models"
+KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
 # What other libraries call our options.
 USUAL = {"lr": "learning_rate", "optimizer": "optimiser", "mu": "fedprox_mu", "wd": "weight_decay"}
 USUAL |= dict.fromkeys(("num_rounds", "global_rounds", "n_rounds", "comm_rounds"), "rounds")

@@ -134,6 +134,10 @@ def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
 
 def convert(name: str, value: Any, kind: Any) -> Any:
     """Bring ``value`` to the type ``kind``; numbers are read out of the text of lists alone."""
+    if kind == float | str:
+        with suppress(ValueError, AttributeError):
+            value = read_number(value, float)
+        kind = str if isinstance(value, str) else float
     expected, single = _KINDS[str(kind)]
     listed = get_origin(kind) is tuple
     part, found = value, []
