@@ -114,6 +114,14 @@ class Experiment:
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
+    evaluate_every: int = _training(
+        1, "Rounds from one measurement to the next.", at_least(1, MANY)
+    )
+    patience: int = _training(
+        0,
+        "Measurements without a new best on held-out data that end a run; 0: none do.",
+        at_least(0),
+    )
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))

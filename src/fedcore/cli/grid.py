@@ -73,7 +73,7 @@ def run_grid(
         if over:
             continue
         world = build_world(federation, own, run, strategy)
-        with closing(simulate_rounds(world, snapshot)) as rounds:
+        with closing(simulate_rounds(world, snapshot, found.get(run, [])[:done])) as rounds:
             for record, state in rounds:
                 if folder is not None:
                     folder.add(record, run, partial(to_snapshot, state))
@@ -104,6 +104,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
     find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
     dataset = find_data(seed=experiment.data_seed)
+    if experiment.patience and dataset.test is None:
+        what = f"patience {experiment.patience} needs held-out data"
+        raise BadOption(f"{what}, of which {experiment.benchmark!r} has none; leave it out")
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
         none = f"of which {experiment.benchmark!r} has none"
