@@ -193,8 +193,8 @@ def test_a_file_of_ones_own_and_its_options(tmp_path, federation):
 
 
 def test_an_option_that_no_controller_takes_is_refused(tmp_path):
-    with pytest.raises(BadOption, match="no method option named 'kapa'; did you mean 'kappa'"):
-        run_grid(Experiment(deadline="auto", method={"kapa": 1}), tmp_path / "x")
-    with pytest.raises(BadOption, match="kappa must be above 0"):
-        run_grid(Experiment(deadline="auto", method={"kappa": 0}), tmp_path / "x")
+    with pytest.raises(BadOption, match="no method option named 'step'; did you mean 'steps'"):
+        run_grid(Experiment(deadline="auto", method={"step": 1}), tmp_path / "x")
+    with pytest.raises(BadOption, match="steps must be above 0"):
+        run_grid(Experiment(deadline="auto", method={"steps": 0}), tmp_path / "x")
     assert not (tmp_path / "x").exists()
