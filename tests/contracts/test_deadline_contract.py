@@ -88,7 +88,7 @@ def test_deadlines_keep_their_bounds_and_have_a_reason(federation, name):
         assert ROOM * transfer * 0.999 <= record.allowed
         assert record.allowed <= max(full) * 1.001
         assert record.reason
-        assert not record.late
+        assert record.seconds <= record.allowed
     # Times are in deadlines of the percentile, whatever the rounds' own are.
     assert {record.deadline for record in records} == {fleet.deadline}
 
@@ -153,10 +153,9 @@ def test_a_time_budget_is_in_deadlines_of_the_percentile(tmp_path):
     content, _ = run_grid(one, None)
     (result,) = content["results"]
     assert result["virtual_seconds"] == pytest.approx(1.5 * result["deadline_seconds"])
-    assert result["mean_deadline"] < 1
+    assert result["mean_round_time"] < 1
     fixed, _ = run_grid(dataclasses.replace(one, deadline=0.0), None)
     assert fixed["results"][0]["deadline_seconds"] == result["deadline_seconds"]
-    assert "mean_deadline" not in fixed["results"][0]
 
 
 def test_options_name_a_controller_or_seconds():

@@ -26,16 +26,13 @@ def build(*, steps: float = 16.0, batch_size: int = 8) -> Controller:
 
     def aim(seen: Seen) -> tuple[float, str]:
         some = slice(None, None, 1 + len(seen.samples) // MOST)
-        speeds, transfers = seen.speeds[some], seen.transfers[some]
-        full = seen.epochs * seen.samples[some]
+        speeds, transfers, samples = seen.speeds[some], seen.transfers[some], seen.samples[some]
         # From a step of half of them on, to the longest job.
         least, longest = np.median(transfers + batch_size / speeds), seen.seconds(seen.epochs).max()
         count = 1 + np.ceil(np.log(max(1, longest / least)) / np.log(STEP))
         looks = least * STEP ** np.arange(count)
-        work = np.clip((looks[:, None] - transfers) * speeds, 0, full)
-        best = int(np.argmax((work / (work + half)).mean(axis=1) / looks))
-        wanted, middle = float(looks[best]), float(np.median(work[best]))
-        reason = f"most progress per second of {len(speeds)} clients at {wanted:.4g} s"
-        return seen.towards(wanted), f"{reason}, {middle:.3g} samples"
+        work = np.clip((looks[:, None] - transfers) * speeds, 0, seen.epochs * samples)
+        wanted = float(looks[np.argmax((work / (work + half)).mean(axis=1) / looks)])
+        return seen.towards(wanted), f"most progress per second of {len(speeds)} at {wanted:.4g} s"
 
     return Controller(aim)
