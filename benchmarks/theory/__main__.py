@@ -33,7 +33,7 @@ from fedcore.theory import Bound, Problem, bound, logistic  # noqa: E402
 PARTS = (4, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 USUAL = 30  # per cent whose deadline is the unit of time
 TIME = 10.0  # in that unit: what every deadline has
-PATHS = 5
+PATHS = 3
 RESULTS = ROOT / "benchmarks" / "results" / "theory"
 
 
@@ -46,6 +46,16 @@ def world(level: float, l2: float) -> tuple[Problem, Fleet, Experiment]:
     pairs = (own.take(slice(None)) for own in data.values())
     flat = [(torch.cat([x, torch.ones(len(x), 1)], dim=1), y) for x, y in pairs]
     return logistic(flat, l2), fleet, experiment
+
+
+def remember(problem: Problem, path: Path) -> None:
+    """Solve for everybody's and each client's minimum once; other deadlines have the same."""
+    parts = [problem.everybody, *problem.clients]
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save([problem.minimiser(part) for part in parts], path)
+    known = dict(zip(map(id, parts), torch.load(path), strict=True))
+    problem.minimiser = lambda part: known[id(part)]  # type: ignore[method-assign]
 
 
 def row_of(found: Bound, deadline: float) -> dict[str, Any]:
@@ -76,6 +86,7 @@ def run_part(level: float, l2: float, out: Path) -> None:
     began = time.perf_counter()
     problem, fleet, asked = world(level, l2)
     unit = world(USUAL, l2)[1].deadline
+    remember(problem, out / f"minima-{l2:g}.pt")
     rounds = max(int(TIME * unit / fleet.deadline), 1)
     speeds = [client.capability for client in fleet.profiles.values()]
     of = {"epochs": asked.epochs, "clients_per_round": asked.clients_per_round, "paths": PATHS}
@@ -83,7 +94,6 @@ def run_part(level: float, l2: float, out: Path) -> None:
     row = row_of(found, fleet.deadline / unit)
     row["sizes"] = [len(part.inputs) for part in problem.clients]
     row["stragglers"], row["l2"] = level, l2
-    out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(row))
     print(f"{level:g} %: {rounds} rounds in {time.perf_counter() - began:.0f} s", flush=True)
 

@@ -21,7 +21,7 @@ def show_bound(experiment: Experiment, l2: float, paths: int, out: Path | None) 
     """Measure and show it for one share of stragglers; ``out`` gets the table and a plot."""
     try:
         if out is not None:
-            from matplotlib.figure import Figure
+            from matplotlib.figure import Figure  # missing or not: before anything starts
 
             out.mkdir(parents=True, exist_ok=True)
     except (ImportError, OSError) as error:
@@ -38,9 +38,8 @@ def show_bound(experiment: Experiment, l2: float, paths: int, out: Path | None) 
     found = bound(logistic(flat, l2), speeds, fleet.deadline, **asked)
     of, most, rounds = found.corrected, found.paper, np.arange(len(found.distance))
     curves = np.stack([found.distance.mean(1), *found.curves])
-    later, t = rounds[len(rounds) // 2 :], of.epochs * rounds[-1]
+    later, loose = rounds[len(rounds) // 2 :], curves[:, -1] / curves[0, -1]
     slopes = np.polyfit(np.log(later), np.log(curves[:, later].T), 1)[0]
-    loose = curves[:, -1] / curves[0, -1]
     options = " ".join(f"--{name} {value}" for name, value in of.schedule().items())
     a, b = of.a_1_and_a_2(), most.a_1_and_a_2(corrected=False)
     rows = [f"{n:5} {x:12.5g} {y:12.5g} {z:12.5g}" for n, (x, y, z) in enumerate(curves.T)]
@@ -57,12 +56,12 @@ D  {of.gradient:<9.4g} clients' gradients where {paths} paths went, rms; largest
    {options.replace("_", "-")}
 A_1 {a[0]:.4g}, A_2 {a[1]:.4g} corrected; A_1 {b[0]:.4g}, A_2 {b[1]:.4g} in the paper
 Slope over the second half of the rounds, log-log: measured {slopes[0]:.3g}, bound {slopes[1]:.3g}
-In the end the bound is {loose[1]:.3g} times what was measured, the paper's {loose[2]:.3g} times;
-A_1, which is ε's, is {100 * a[0] / curves[1, -1]:.2g} % of it
-Loss above the least: {found.gap[-1].mean():.4g}, bound {of.loss_bound(t):.4g}"""
+In the end the bound is {loose[1]:.3g} times what was measured, the paper's {loose[2]:.3g} times.
+ε's part of it, A_1: {100 * a[0] / curves[1, -1]:.2g} %
+Loss above the least: {found.gap[-1].mean():.4g}, bound {of.smoothness / 2 * curves[1, -1]:.4g}"""
     console.print(told, highlight=False, soft_wrap=True)
     if out is not None:
-        (out / "bound.txt").write_text(told, encoding="utf-8")
+        (out / "bound.txt").write_text(told + "\n", encoding="utf-8")
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
         axes = figure.subplots()
         axes.loglog(rounds[1:], curves.T[1:], label=["measured", "bound", "the paper's"])

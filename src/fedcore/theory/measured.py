@@ -55,11 +55,7 @@ def part_of(part: Part, budget: int) -> Part | None:
 def run(
     problem: Problem, budgets: Budgets, steps: Floats, draws: NDArray[np.int_], track: Any = iter
 ) -> tuple[Tensor, Tensor]:
-    """All clients step from w_0 = 0 by ``steps`` η_t [R, E]; ``draws`` [paths, R, K] are averaged.
-
-    Returns the models [R + 1, paths, p, c], and norms [2, 3] of G, g and G - g over all clients:
-    root of the mean square at the worst step, and largest.
-    """
+    """All clients step from 0 by η_t of ``steps`` [R, E]; ``draws`` [paths, R, K] are averaged."""
     mean, largest = torch.zeros(2, 3).double()
     pairs = list(zip(problem.clients, budgets, strict=True))
     parts = [{size: part_of(part, size) for size in set(own)} for part, own in pairs]
@@ -80,6 +76,7 @@ def run(
             largest = torch.maximum(largest, squares.amax((0, 2)))
         drawn = torch.from_numpy(draws[:, number].T)
         models.append(torch.stack(local)[drawn, torch.arange(len(draws))].mean(0))
+    # [R + 1, paths, p, c]; norms of G, g and G - g [2, 3]: worst root of a mean square, largest
     return torch.stack(models), torch.stack([mean, largest]).sqrt()
 
 
@@ -114,10 +111,8 @@ def bound(
     known, start = (problem.smoothness, problem.convexity), float(optimum.square().sum())
     of = Constants(*known, 0.0, gamma, 0.0, start, epochs, clients_per_round)
     steps = of.step(np.arange(rounds * epochs).reshape(rounds, epochs))
-    budgets, size = (
-        budgets_of(problem, speeds, deadline, epochs),
-        (paths, rounds, clients_per_round),
-    )
+    budgets = budgets_of(problem, speeds, deadline, epochs)
+    size = paths, rounds, clients_per_round
     draws = np.random.default_rng(seed).choice(len(shares), size, p=shares)
     models, norms = run(problem, budgets, steps, draws, track)
     usual, most = (of._replace(gradient=max(row[:2]), error=row[2]) for row in norms.tolist())

@@ -45,10 +45,9 @@ class Problem:
         if (size := self.shape[0] * self.shape[1]) > MOST_PARAMETERS:
             most = f"w_* is solved for up to {MOST_PARAMETERS:,}; take fewer features"
             raise BadData(f"the model has {size:,} parameters, and {most}")
-        sizes = torch.tensor([len(part.inputs) for part in self.clients]).double()
-        self.shares = sizes / sizes.sum()  # p^i, which make L the mean of all samples
         x, y = (torch.cat([part[n] for part in self.clients]) for n in (0, 1))
         self.everybody = Part(x, y, x.new_full((len(x),), 1 / len(x)))
+        self.shares = x.new_tensor([len(part.inputs) / len(x) for part in self.clients])  # p^i
         grams = (part.inputs.T @ part.inputs / len(part.inputs) for part in self.clients)
         spectra = torch.stack([torch.linalg.eigvalsh(gram).clamp(min=0) for gram in grams])
         self.smoothness = high * float(spectra.max()) + l2  # L: an upper bound, for all w
@@ -61,8 +60,7 @@ class Problem:
 
     def gradient(self, part: Part, w: Tensor) -> Tensor:
         """Its gradient: G_t^i of all samples of a client, g_t^i of its coreset."""
-        # Two and three times as fast as @ where w is several.
-        scores = torch.einsum("mp,...pc->...mc", part.inputs, w).requires_grad_()
+        scores = torch.einsum("mp,...pc->...mc", part.inputs, w).requires_grad_()  # @ takes twice
         residuals = grad((self.losses(scores, part.targets) @ part.weights).sum(), scores)[0]
         return torch.einsum("mp,...mc->...pc", part.inputs, residuals) + self.l2 * w
 
