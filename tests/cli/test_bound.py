@@ -25,9 +25,11 @@ def ask(*arguments, code=0):
 
 def test_constants_a_row_for_every_synchronisation_and_a_plot(tmp_path):
     output = ask(*SMALL, "--stragglers", 40, "--out", tmp_path / "new" / "one")
-    rows = re.findall(r"^ +(\d+) +(\S+) +(\S+) +(\S+)$", output, re.MULTILINE)
+    rows = re.findall(r"^ +(\d+) +(\S+) +(\S+) +(\S+) +(\S+)$", output, re.MULTILINE)
     assert [int(row[0]) for row in rows] == [0, 1, 2, 3, 4]
-    assert all(float(row[1]) <= float(row[2]) for row in rows)
+    for row in rows:
+        measured, recursion, corrected, paper = map(float, row[1:])
+        assert measured <= recursion <= corrected <= paper
     for found in (
         "l2 0.01; 2 of 5 clients",
         "L  ",
@@ -36,12 +38,11 @@ def test_constants_a_row_for_every_synchronisation_and_a_plot(tmp_path):
         "D  ",
         "ε  ",
         "A_1 ",
-        "Slope",
+        "slope",
     ):
         assert found in output
     assert "--learning-rate" in output
     assert "--schedule inverse-time --schedule-decay" in output
-    assert (tmp_path / "new" / "one" / "bound.txt").read_text("utf-8").strip() in output
     assert (tmp_path / "new" / "one" / "bound.png").stat().st_size > 5000
 
 
@@ -60,9 +61,11 @@ def test_refusals(tmp_path):
         ask(*SMALL, "--out", file)
     with pytest.raises(BadOption, match="l2 must be a number, got 'much'"):
         ask(*SMALL, "--l2", "much")
-    with pytest.raises(BadOption, match="paths must be at least 1, got 0"):
+    with pytest.raises(BadOption, match="paths must be above 0, got 0"):
         ask(*SMALL, "--paths", "0")
-    with pytest.raises(BadOption, match="l2 must be above 0, got -1"):
+    with pytest.raises(BadOption, match="must be above 0, got -1"):
         ask(*SMALL, "--l2", "-1")
-    with pytest.raises(BadData, match=r"has [0-9],[0-9]{3} parameters, and w_\* is solved for up to 2,000"):
+    with pytest.raises(
+        BadData, match=r"has [0-9],[0-9]{3} parameters, and w_\* is solved for up to 2,000"
+    ):
         ask("--data", "dimension=600", "--data", "clients=3")

@@ -72,6 +72,26 @@ def test_the_induction_turns_the_recursion_into_the_bound(seed):
     assert (corrected <= of.distance_bound(times) * (1 + 1e-12)).all()
 
 
+def test_the_recursion_by_hand():
+    """E = 2, K = 4, L = μ = 1, D = 2, ε = 1/2, Γ = 3: two rounds, from 5."""
+    of = Constants(1.0, 1.0, 2.0, 3.0, 0.5, 5.0, 2, 4)
+    kappa, rest = (1 + 1 / 8) ** 2, 18 + 0.25 + 2
+    found = [5.0]
+    for eta, epochs in ((2 / 8, 1), (2 / 9, 2), (2 / 10, 1), (2 / 11, 2)):
+        drift = 2 * kappa * (epochs - 1) ** 2 * 4 + kappa * epochs**2 * 4 / 4
+        found.append((1 - 0.75 * eta) * found[-1] + eta * 4 * 0.25 + eta**2 * (drift + rest))
+    assert of.recursion(2) == pytest.approx(found[::2])
+    exact = of._replace(error=0.0, heterogeneity=0.0, gradient=0.0)
+    assert exact.recursion(1)[1] == pytest.approx((1 - 2 / 8) * (1 - 2 / 9) * 5)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_recursion_is_nowhere_above_the_bound_that_it_proves(seed):
+    of = random_constants(np.random.default_rng(seed))
+    times = of.epochs * np.arange(101)
+    assert (np.array(of.recursion(100)) <= of.distance_bound(times) * (1 + 1e-12)).all()
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_steps_held_over_a_round_keep_the_bound_at_synchronisations(seed):
     """For β >= E² / 2: how ``fedcore compare --schedule inverse-time`` takes them."""

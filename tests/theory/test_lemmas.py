@@ -95,6 +95,7 @@ def test_the_theorem_at_every_synchronisation_of_every_problem(cases):
     for case in cases:
         found = case.distances(case.models)
         assert (found <= case.corrected.distance_bound(case.times) * SLACK).all()
+        assert (found <= np.array(case.corrected.recursion(case.rounds)) * SLACK).all()
         assert (found <= case.paper.distance_bound(case.times, corrected=False) * SLACK).all()
         value, everybody = case.problem.value, case.problem.everybody
         models = torch.from_numpy(case.models)

@@ -97,8 +97,11 @@ def test_a_bound_from_python_on_a_problem_of_one_s_own():
     assert 0 < of.gradient < found.paper.gradient
     assert (found.distance.mean(1) <= found.curves[0]).all()
     assert (found.curves[0] <= found.curves[1]).all()
+    assert (found.curves[1] <= found.curves[2]).all()
     assert (found.gap >= -1e-12).all()
-    assert found.curves[0, 30] == of.distance_bound(120)
+    assert found.curves[0].tolist() == of.recursion(30)
+    assert found.curves[1, 30] == of.distance_bound(120)
+    assert found.curves[2, 30] == found.paper.distance_bound(120, corrected=False)
 
 
 def test_without_stragglers_there_is_no_error():
@@ -127,9 +130,11 @@ def test_refusals():
     problem = ridge(draw())
     with pytest.raises(BadOption, match="speeds must be 3, one a client, got 2"):
         bound(problem, [1.0, 1.0], 10)
-    with pytest.raises(BadOption, match="each of speeds, deadline and l2 must be above 0, got -1"):
+    with pytest.raises(
+        BadOption, match=r"each of speeds, deadline, l2, .* must be above 0, got -1"
+    ):
         bound(problem, [1.0, 1.0, -1.0], 10)
-    with pytest.raises(BadOption, match=r"and paths must be at least 1, got 0"):
+    with pytest.raises(BadOption, match=r"paths must be above 0, got 0"):
         bound(problem, [1.0] * 3, 10, paths=0)
-    with pytest.raises(BadOption, match=r"l2 must be above 0, got 0"):
+    with pytest.raises(BadOption, match=r"l2, .* must be above 0, got 0"):
         bound(logistic(draw(), l2=0.0), [1.0] * 3, 10)

@@ -183,10 +183,9 @@ def bound(
     paths: str = typer.Option("5", metavar="NUMBER", help="Runs that expectations are means of."),
     **given: Any,
 ) -> None:
-    """Check the convergence theorem on logistic regression (docs/theory.md).
+    """Check the convergence theorem on logistic regression by full gradients: docs/theory.md.
 
-    Fleet, data, --rounds, --epochs and --clients-per-round count; gradients are of all samples,
-    steps are the theorem's. Try: fedcore bound --stragglers 30 --out runs/bound
+    Fleet, data, --rounds, --epochs and --clients-per-round count; steps are the theorem's.
     """
     from fedcore.cli.bound import show_bound
 

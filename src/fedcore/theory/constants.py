@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 
 
 class Constants(NamedTuple):
-    """What the theorem assumes of a problem and a run, and what follows.
-
-    The paper's ``gradient`` and ``error`` bound every client, step and path. For the corrected
-    bound roots of their mean squares over clients (by p^i) and paths, at the worst step, will do.
-    """
+    """What the theorem assumes of a problem and a run, and what follows."""
 
     smoothness: float  # L, of every L^i
     convexity: float  # μ, of every L^i
+    # Largest in the paper. Corrected, roots of mean squares by p^i and paths, at the worst step:
     gradient: float  # D: norm of a client's gradient, on all its samples or on its coreset
     heterogeneity: float  # Γ = L(w_*) - Σ p^i min L^i
     error: float  # ε: (1/m) ||Σ_j ∇L_j - Σ_k δ_k ∇L_k||, absolute
@@ -58,6 +55,16 @@ class Constants(NamedTuple):
             kappa, c = (1 + (self.epochs - 1) / beta) ** 2, 1 / 4 if self.error else 0.0
             floor = self.error**2 / (c * (1 - c) * square) if c else 0.0
         return floor, max(beta * self.distance, 4 * self.a_5(kappa) / ((1 - 2 * c) * square))
+
+    def recursion(self, rounds: int) -> list[float]:
+        """Δ_{t+1} = (1 - (1 - c) η μ) Δ_t + η ε²/(c μ) + η² A_5, by the epochs since a draw."""
+        kappa, c = (1 + (self.epochs - 1) / self.beta()) ** 2, 1 / 4 if self.error else 0.0
+        lost, found = self.a_1_and_a_2()[0] * (1 - c) * self.convexity, [self.distance]
+        for t in range(rounds * self.epochs):
+            eta, so_far = self.step(t), self._replace(epochs=t % self.epochs + 1)
+            kept = (1 - (1 - c) * eta * self.convexity) * found[-1]
+            found.append(kept + eta * lost + eta**2 * so_far.a_5(kappa))
+        return found[:: self.epochs]
 
     def distance_bound(self, t: Any, *, corrected: bool = True) -> Any:
         """A_1 + A_2 / (t + β), on E||w_t - w_*||²."""

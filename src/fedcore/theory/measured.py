@@ -14,7 +14,7 @@ from fedcore.errors import BadOption
 from fedcore.theory.constants import Constants
 from fedcore.theory.problem import Part, Problem
 from fedcore.types import ClientProfile
-from fedcore.values import above_zero, whole_number
+from fedcore.values import above_zero
 
 Floats = NDArray[np.float64]
 Budgets = list[list[int]]  # samples of each client's epochs: m^i all, b^i a coreset, 0 no step
@@ -28,7 +28,7 @@ class Bound(NamedTuple):
     budgets: Budgets
     distance: Floats  # [R + 1, paths] ||w - w_*||²
     gap: Floats  # [R + 1, paths] L(w) - L(w_*)
-    curves: Floats  # [2, R + 1] the corrected bound on the mean distance, and the paper's
+    curves: Floats  # [3, R + 1] bounds on the mean: recursion, corrected, the paper's
 
 
 def budgets_of(problem: Problem, speeds: Sequence[float], deadline: float, epochs: int) -> Budgets:
@@ -95,15 +95,12 @@ def bound(
     """Run full-gradient FedCore on a convex problem, and put the theorem's bound beside it.
 
     Client i trains c^i of ``speeds`` samples a second; whom τ, the ``deadline``, is too short for
-    trains on a coreset. Expectations are means over ``paths``, which differ in who is drawn;
-    ``track`` goes through the rounds, as rich's does.
+    trains on a coreset. ``paths`` differ in who is drawn; ``track`` is as rich's.
     """
-    for value in (epochs, rounds, clients_per_round, paths):
-        whole_number("each of epochs, rounds, clients_per_round and paths", value, 1)
     if len(speeds) != len(problem.clients):
         raise BadOption(f"speeds must be {len(problem.clients)}, one a client, got {len(speeds)}")
-    for number in (*speeds, deadline, problem.convexity):
-        above_zero("each of speeds, deadline and l2", number)
+    for number in (*speeds, deadline, problem.convexity, epochs, rounds, clients_per_round, paths):
+        above_zero("each of speeds, deadline, l2, epochs, rounds, clients_per_round, paths", number)
     optimum = problem.minimiser(problem.everybody)
     own = [float(problem.value(part, problem.minimiser(part))) for part in problem.clients]
     least, shares = problem.value(problem.everybody, optimum), problem.shares.numpy()
@@ -119,5 +116,6 @@ def bound(
     distance = (models - optimum).square().sum((-2, -1)).numpy()
     gap = torch.stack([problem.value(problem.everybody, w) for w in models]) - least
     t = epochs * np.arange(rounds + 1)
-    curves = np.stack([usual.distance_bound(t), most.distance_bound(t, corrected=False)])
+    closed = usual.distance_bound(t), most.distance_bound(t, corrected=False)
+    curves = np.array([usual.recursion(rounds), *closed])
     return Bound(most, usual, budgets, distance, gap.numpy(), curves)

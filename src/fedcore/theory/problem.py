@@ -31,10 +31,7 @@ class Problem:
     def __init__(
         self, clients: Sequence[Any], losses: Losses, low: float, high: float, l2: float = 0.01
     ) -> None:
-        """Take inputs [m, p] and targets [m] or [m, c] of every client, and l by torch.
-
-        Its second derivatives have eigenvalues from ``low`` to ``high``, whatever the scores.
-        """
+        """Clients' inputs [m, p] and targets [m] or [m, c]; l'' by scores is low I to high I."""
         self.clients, self.losses, self.l2 = [], losses, l2
         for number, (x, y) in enumerate(clients):
             inputs = as_tensor(f"inputs of client {number}", x).double().flatten(1)
@@ -92,7 +89,6 @@ def logistic(clients: Sequence[tuple[Any, Any]], l2: float = 0.01) -> Problem:
     """Cross-entropy of inputs [m, p] and labels 0, 1, ... [m], one pair a client."""
     known = [(x, as_tensor("labels", y).long()) for x, y in clients]
     hot = [(x, one_hot(y, 1 + max(int(own.max()) for _, own in known))) for x, y in known]
-    # Second derivatives are diag(q) - q q'. Adding one vector to all classes changes no loss: 0.
     return Problem(hot, lambda z, y: torch.logsumexp(z, -1) - (z * y).sum(-1), 0.0, 0.5, l2)
 
 
