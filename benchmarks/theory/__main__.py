@@ -60,19 +60,15 @@ def remember(problem: Problem, path: Path) -> None:
 
 def row_of(found: Bound, deadline: float) -> dict[str, Any]:
     """What a table and the picture need."""
-    of, rounds = found.corrected, len(found.distance) - 1
+    of = found.corrected
     return {
         "deadline": deadline,
-        "rounds": rounds,
+        "rounds": len(found.distance) - 1,
         "error": of.error,
         "largest_error": found.paper.error,
         "gradient": of.gradient,
         "distance": found.distance.mean(1).tolist(),
         "gap": found.gap.mean(1).tolist(),
-        "bound": found.curves[0, -1],
-        "paper_bound": found.curves[1, -1],
-        "loss_bound": of.loss_bound(of.epochs * rounds),
-        "floor": of.a_1_and_a_2()[0],
         "constants": of._asdict(),
         "budgets": [min(own) for own in found.budgets],
     }

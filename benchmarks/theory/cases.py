@@ -42,7 +42,8 @@ def draw_problem(seed: int) -> tuple[Problem, Budgets, int]:
     if seed % 2:
         problem = ridge(clients, l2)
     else:
-        problem = logistic([(x, (y > 0).astype(int)) for x, y in clients], l2)
+        middle = np.median(np.concatenate([y for _, y in clients]))
+        problem = logistic([(x, (y > middle).astype(int)) for x, y in clients], l2)
     budgets = [epochs * [8]]
     for size in (8, 16):  # one full epoch or none, then a coreset or nothing
         first = int(generator.integers(2)) * [size]

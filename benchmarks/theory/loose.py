@@ -29,23 +29,31 @@ def factors(case: Case) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for t, w, v, _ in case.synchronisations():
         measured = float(square(w - v).mean())
+        if measured < 1e-20:  # nobody has moved
+            continue
         paper, corrected = variance_bounds(case.paper, t)[0], variance_bounds(case.corrected, t)[1]
-        found.setdefault("A.9, variance of a draw, paper", []).append(paper / measured)
-        found.setdefault("A.9, variance of a draw, corrected", []).append(corrected / measured)
+        found.setdefault("Lemma A.9, variance of a draw: the paper's", []).append(paper / measured)
+        found.setdefault("Lemma A.9, variance of a draw: corrected", []).append(
+            corrected / measured
+        )
     for t, w in enumerate(case.steps.w[:-1]):
         if t % case.epochs:
             measured = float(SHARES @ square(w - case.steps.bar_w[t]).mean(1))
+            if measured < 1e-20:
+                continue
             most = (2 * case.etas[t] * (case.epochs - 1) * case.paper.gradient) ** 2
-            found.setdefault("how far clients part (F5), paper", []).append(most / measured)
+            found.setdefault("Eq. F5, how far clients part: the paper's", []).append(
+                most / measured
+            )
     after = case.distances(case.steps.bar_v)
-    found["A.10, one step, corrected"] = (step_bounds(case) / after).tolist()
+    found["Lemma A.10, one step: corrected"] = (step_bounds(case) / after).tolist()
     ends = case.distances(case.models)[1:]
     corrected = case.corrected.distance_bound(case.times[1:])
     paper = case.paper.distance_bound(case.times[1:], corrected=False)
-    found["A.7, the theorem, paper"] = (paper / ends).tolist()
-    found["A.7, the theorem, corrected"] = (corrected / ends).tolist()
+    found["Theorem A.7, after a round or more: the paper's"] = (paper / ends).tolist()
+    found["Theorem A.7, after a round or more: corrected"] = (corrected / ends).tolist()
     stepwise = np.array(case.corrected.recursion(case.rounds)[1:])
-    found["A.7, by the recursion"] = (stepwise / ends).tolist()
+    found["Theorem A.7, after a round or more: recursion"] = (stepwise / ends).tolist()
     return {name: min(values) for name, values in found.items()}
 
 

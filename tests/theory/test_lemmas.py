@@ -103,6 +103,19 @@ def test_the_theorem_at_every_synchronisation_of_every_problem(cases):
         assert (gap <= case.corrected.loss_bound(case.times) * SLACK).all()
 
 
+def test_half_of_each_bound_would_be_too_little(cases):
+    """Some problem comes within a factor of 2; of A_1 + A_2 / (t + β) none does (docs/theory.md)."""
+    spread, steps, ends = [], [], []
+    for case in cases:
+        for t, w, v, _ in case.synchronisations():
+            spread.append(square(w - v).mean() / variance_bounds(case.corrected, t)[1])
+        steps.append((case.distances(case.steps.bar_v) / step_bounds(case)).max())
+        found = case.distances(case.models)[1:]
+        ends.append((found / case.corrected.recursion(case.rounds)[1:]).max())
+    for shares in (spread, steps, ends):
+        assert 1 / 2 < max(shares) <= 1
+
+
 def test_steps_held_over_a_round_keep_the_bound(cases):
     """As ``Constants.schedule`` takes them, where β is at least E² / 2."""
     held = [case for case in cases if case.corrected.beta() >= case.epochs**2 / 2]
