@@ -104,7 +104,7 @@ def test_the_theorem_at_every_synchronisation_of_every_problem(cases):
 
 
 def test_half_of_each_bound_would_be_too_little(cases):
-    """Some problem comes within a factor of 2; of A_1 + A_2 / (t + β) none does (docs/theory.md)."""
+    """Some problem comes within a factor of 2. Of A_1 + A_2 / (t + β) none does: docs/theory.md."""
     spread, steps, ends = [], [], []
     for case in cases:
         for t, w, v, _ in case.synchronisations():
