@@ -66,11 +66,17 @@ METHODS: dict[str, Method] = {
     "drawn-unbounded": Method("the same, E m / n", "drawn", {}, catch_up.unbounded),
     "drawn-root": Method("the same, √(E m / n)", "drawn", {}, catch_up.by_the_root),
     "drawn-median": Method("the same, to the median", "drawn", {}, catch_up.to_the_median),
-    "drawn-whole": Method(
-        "the same, to the longest whole", "drawn", {}, catch_up.to_the_longest_whole
-    ),
     "drawn-longest": Method("the same, to the longest", "drawn", {}, catch_up.to_the_longest),
+    "drawn-nova": Method("the same, FedNova", "drawn", {}, catch_up.nova),
+    "drawn-nova-whole": Method("the same, FedNova, whole rounds", "drawn", {}, catch_up.nova_whole),
+    "drawn-nova-longest": Method(
+        "the same, FedNova, to the longest", "drawn", {}, catch_up.nova_longest
+    ),
+    "drawn-nova-median": Method(
+        "the same, FedNova, to the median", "drawn", {}, catch_up.nova_median
+    ),
 }
+NOVA = ("drawn-nova", "drawn-nova-whole", "drawn-nova-longest", "drawn-nova-median")
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ PARTS: dict[str, Part] = {
         "mnist",
         (
             *("fedavg", "fedprox", "fedprox-3", "fedcore", "few", "few-3", "few-median", "drawn"),
-            *("drawn-median", "drawn-whole", "drawn-longest"),
+            *("fednova", "drawn-median", "drawn-longest", *NOVA),
         ),
         (30.0, 90.0),
         (0.03, 0.1, 0.3),
@@ -111,7 +117,7 @@ PARTS: dict[str, Part] = {
         "shakespeare",
         (
             *("fedavg", "fedprox", "fedprox-10", "fedcore", "few-10", "few-median", "drawn-median"),
-            *("drawn-whole", "drawn-longest"),
+            *("drawn-longest", *NOVA),
         ),
         (30.0,),
         (0.03, 0.1, 0.3),

@@ -202,11 +202,15 @@ def test_weights_of_own_selectors(name, weights):
 
 
 def test_rules_of_catching_up_by_hand():
-    """Lengths 2 and 4 did everything, 1 a tenth, 2 half: the median of the whole is 3."""
-    known = [(2.0, 1.0), (4.0, 1.0), (1.0, 10.0), (2.0, 2.0)]
-    assert catch_up.to_the_median(known) == [1.0, 1.0, 3.0, 1.5]
-    assert catch_up.to_the_longest(known) == [1.0, 1.0, 4.0, 2.0]
-    assert catch_up.unbounded(known) == [1.0, 1.0, 10.0, 2.0]
+    """Lengths 2 and 4 did all 10 steps, 1 one of them, 2 ten of twenty: R = 3, mean a 31 / 4."""
+    known = [catch_up.Answer(*one) for one in ((2, 10, 10), (4, 10, 10), (1, 1, 10), (2, 10, 20))]
+    assert catch_up.unbounded(known) == [1, 1, 10, 2]
+    assert catch_up.to_the_median(known) == [1, 1, 3, 1.5]
+    assert catch_up.to_the_longest(known) == [1, 1, 4, 2]
+    assert catch_up.nova(known) == [0.775, 0.775, 7.75, 0.775]
+    assert catch_up.nova_whole(known) == [1.25, 1.25, 12.5, 1.25]
+    assert catch_up.nova_longest(known) == [1.25, 1, 4, 1.25]
+    assert catch_up.nova_median(known) == [1.25, 0.75, 3, 1.25]
 
 
 @pytest.mark.skipif("synthetic" not in EVERY, reason="there are no results yet")
