@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedcore.coreset.proxies import LOGITS, NONE, REMEMBERED, STATIC
-from fedcore.deadline import capacity, coreset_budget
+from fedcore.deadline import coreset_budget
 from fedcore.server.merge import aggregation
 from fedcore.server.method import Plan, Strategy
-from fedcore.strategies import fedcore
+from fedcore.strategies import fedcore, tempo
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase
 from fedcore.types import Path as Way
 
@@ -90,7 +90,7 @@ def strategy_of(arm: Arm, prices: Prices) -> Strategy:
     if arm.form == "after an epoch":
         priced = 0.0 if arm.proxy == NONE else prices.choosing
         return fedcore.build(selector=arm.selector, proxy=prices.proxy, selection_price=priced)
-    plan = on_and_on if arm.form == "on and on" else on_samples(arm, prices)
+    plan = tempo.plan if arm.form == "on and on" else on_samples(arm, prices)
     return Strategy(plan, aggregation("mean"), keeps_deadline=True)
 
 
@@ -120,12 +120,3 @@ def phases_of(form: str, spec: CoresetSpec, times: int) -> tuple[Phase, ...]:
         drawn = Phase(1, replace(spec, selector="uniform-plain", proxy=NONE))
         return (Phase(-(-times // 2), spec), *[drawn] * (times // 2))
     return (Phase(times, spec),)
-
-
-def on_and_on(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
-    """Whole epochs, and what fits of one more, no sample twice in an epoch."""
-    whole, rest = divmod(capacity(client, deadline), client.num_samples)
-    phases = (Phase(whole),) * (whole > 0)
-    if rest:
-        phases += (Phase(1, CoresetSpec(rest, "uniform-plain", NONE)),)
-    return LocalPlan(phases, Way.PARTIAL) if phases else SIT_OUT

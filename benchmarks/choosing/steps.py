@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from benchmarks.choosing import catch_up  # noqa: E402
-from benchmarks.choosing.arms import on_and_on  # noqa: E402
 from benchmarks.choosing.pieces import lines_of, machine_of, options, work_off, write  # noqa: E402
 from benchmarks.stragglers.__main__ import nothing_of_training_data  # noqa: E402
 from fedcore.config import Experiment, resolve  # noqa: E402
@@ -33,6 +32,7 @@ from fedcore.sim.federation import Federation, federation_from_model  # noqa: E4
 from fedcore.sim.measure import Measure  # noqa: E402
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds  # noqa: E402
 from fedcore.sources.benchmark import find  # noqa: E402
+from fedcore.strategies import tempo  # noqa: E402
 
 Run = tuple[str, float, float, int]  # method, stragglers, step size, seed
 FEW = {"coreset_epochs": 1}
@@ -132,7 +132,7 @@ def strategy_of(name: str, experiment: Experiment, federation: Federation) -> St
     """A method's own strategy, on the options of an experiment."""
     method = METHODS[name]
     if method.strategy == "drawn":
-        built = Strategy(on_and_on, aggregation("mean"), keeps_deadline=True)
+        built = Strategy(tempo.plan, aggregation("mean"), keeps_deadline=True)
     else:
         there = federation.proxy, len(federation.dataset.clients), federation.model_bytes
         built = build_strategy(method.strategy, experiment, *there)

@@ -27,7 +27,9 @@ Options = Mapping[str, Any]
 _AUTHORS: dict[str, Any] = {"selection": "uniform-by-round", "aggregation": "samples"}
 _AUTHORS |= {"capability": "size-linked", "capability_std": 0.25, "weighting": "normalised"}
 _AUTHORS |= {"selector": "kmedoids-per-class", "below_one_pass": "sit-out"}
-PRESETS: dict[str, Options] = {"paper": {}, "authors-code": _AUTHORS}
+# Our own best (docs/choosing.md), where the paper's text says the rest.
+_OURS: dict[str, Any] = {"strategies": ("tempo",)}
+PRESETS: dict[str, Options] = {"paper": {}, "authors-code": _AUTHORS, "recommended": _OURS}
 
 # Server optimisers, and what each is called where it is around FedAvg.
 SERVER_OPTIMISERS = {"none": "fedavg", "momentum": "fedavgm"}
@@ -74,10 +76,10 @@ class Experiment:
 
     benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
     preset: str = _job(
-        "paper", "Defaults of all others: by the paper's text, or its repository.", one_of(*PRESETS)
+        "paper", "Defaults: by the paper's text, its repository, or our own best.", one_of(*PRESETS)
     )
     strategies: tuple[str, ...] = _job(
-        ("fedavg", "fedavg-ds", "fedprox", "fedcore"), "Names, or .py files of your own.", distinct
+        ("fedavg", "fedavg-ds", "fedprox", "fedcore", "tempo"), "Names, or own .py files.", distinct
     )
     stragglers: tuple[float, ...] = _job(
         (10.0, 30.0),
@@ -203,7 +205,8 @@ def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> E
     benchmark = typed.get("benchmark", Experiment.benchmark)
     if typed.get("deadline"):
         typed.setdefault("stragglers", ())
-    return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
+    own = hyperparameters(benchmark, "paper" if preset == "recommended" else preset)
+    return Experiment(**{**PRESETS[preset], **own, **typed})
 
 
 def read_toml(path: Path) -> dict[str, Any]:
