@@ -8,7 +8,8 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-e2e check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving study-stragglers study-choosing bench-simulator bench-rounds bench-peers bench-growth methods \
+        study-moving study-stragglers study-deadlines study-choosing bench-simulator bench-rounds \
+        bench-peers bench-growth methods \
         results clean
 
 help: ## list the targets
@@ -69,6 +70,10 @@ study-choosing: $(READY) ## does choosing samples beat drawing them, at equal ti
 	@$(BIN)/python -m benchmarks.choosing --part better
 	@$(BIN)/python -m benchmarks.choosing.steps --part synthetic
 	@$(BIN)/python -m benchmarks.choosing.page
+
+study-deadlines: $(READY) ## fixed deadlines and those that find themselves; docs/deadlines.md (40 minutes)
+	@$(BIN)/python -m benchmarks.deadlines
+	@$(BIN)/python -m benchmarks.deadlines.page
 
 DEVICE ?= cpu
 bench-simulator: $(READY) ## client-steps per second against the plain loop (minutes)

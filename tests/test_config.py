@@ -35,10 +35,11 @@ def test_the_authors_code_differs_where_their_repository_does():
 
 def test_recommended_is_our_own_best_on_the_papers_settings():
     experiment = resolve({"preset": "recommended"}, hyperparameters)
-    assert experiment.strategies == ("tempo",)
-    assert experiment == dataclasses.replace(
-        resolve({}, hyperparameters), preset="recommended", strategies=("tempo",)
-    )
+    own = {"strategies": ("tempo",), "deadline": "auto", "stragglers": (30.0,)}
+    paper = resolve(own, hyperparameters)
+    assert experiment == dataclasses.replace(paper, preset="recommended")
+    fixed = resolve({"preset": "recommended", "deadline": 50}, hyperparameters)
+    assert (fixed.deadline, fixed.stragglers) == (50, ())
 
 
 def test_compare_lists_the_papers_method_and_our_own():
@@ -67,6 +68,8 @@ def test_every_option_has_a_help_text_and_a_panel():
     ("given", "sentence"),
     [
         ({"rouns": 3}, "no option named 'rouns'; did you mean 'rounds'"),
+        ({"lr": 0.1}, "no option named 'lr'; did you mean 'learning_rate'"),
+        ({"num_clients": 3}, "no option named 'num_clients'; did you mean 'clients_per_round'"),
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
         ({"rounds": "many"}, "rounds must be a whole number, got 'many'"),
         ({"rounds": 2.5}, "rounds must be a whole number, got 2.5"),
