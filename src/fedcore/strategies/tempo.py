@@ -8,7 +8,7 @@ Whole epochs, then a draw of what fits. Who so does n of E m samples moves the m
 R is that of the last merge that had any of those; before there is one, the median of all. So nobody
 is carried further than they go who have the time, and no limit is set by hand.
 
-Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0016).
+Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0018).
 """
 
 from dataclasses import replace
