@@ -145,7 +145,8 @@ def conclusions(study: Study, mnist: Study | None) -> str:
         lines.append(
             "**A network, MNIST**, against a draw per round: "
             + "; ".join(f"{ARMS[arm].title} {verdict(difference(mnist, arm))}" for arm in rest)
-            + "."
+            + f". After one epoch on everything, choosing the rest "
+            f"{verdict(difference(mnist, 'fedcore', 'fedcore-drawn'))} against drawing it."
         )
     return "\n".join(told(f"- {line}", "  ") for line in lines)
 

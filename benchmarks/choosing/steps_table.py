@@ -65,8 +65,9 @@ def section() -> str:
     if not parts:
         return ""
     about = (
-        "Each method at its best of a grid of step sizes, by final accuracy; ↓ and ↑ mark an end "
-        "of the grid. The paper's fleet, equal numbers of rounds; FedAvg waits as long as needed. "
+        "Each method at its best of a grid of step sizes, by the final accuracy that is shown, "
+        "which flatters all alike; ↓ and ↑ mark an end of the grid. The paper's fleet, equal "
+        "numbers of rounds; FedAvg waits as long as needed. "
         "`--catch-up` makes slow clients' steps larger; the rules below lengthen their answers at "
         "the merge instead, by φ <= E m / n where n of E m samples were trained: to no more than "
         "the median length of the answers of those who did everything, or than the longest."

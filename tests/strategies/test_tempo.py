@@ -108,3 +108,20 @@ def test_no_merge_goes_further_than_its_longest_answer(known):
     moved = abs(merging.finish().params["w"].item())
     assert math.isfinite(moved)
     assert moved <= max(abs(move) for move, _ in known) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.1, 10.0])
+@pytest.mark.parametrize("deadline", [2.0, 30.0, 100.0])
+def test_stable_at_the_extremes_and_never_late(simulated, deadline, rate):
+    """Two samples of up to 50 x 95: E m / n in the thousands; and steps that are far too long."""
+    options = {"epochs": 50, "rounds": 15, "stragglers": (), "learning_rate": rate}
+    found = simulated("tempo", deadline=deadline, **options)
+    plain = simulated("random-subset", deadline=deadline, **options)
+    assert all(record.time <= 1 and record.rejected == 0 for record, _ in found)
+    lengths, plainly = (
+        [float(state.params["linear.weight"].norm()) for _, state in one] for one in (found, plain)
+    )
+    assert all(map(math.isfinite, lengths))
+    assert lengths[-1] <= 30 * max(plainly)  # E m / n would be a hundred times that
+    if rate == 0.1:
+        assert found[-1][0].train_loss < found[0][0].train_loss
