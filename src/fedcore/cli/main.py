@@ -174,6 +174,42 @@ def run(
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
 
+# Its options are argparse's, which a machine without typer has too.
+_RAW = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command(context_settings=_RAW)
+def reproduce(context: typer.Context) -> None:
+    """Train every cell of the paper's Table 2, in pieces that resume; --help has its options."""
+    from fedcore.cli.reproduce import main as reproduce_all
+
+    raise typer.Exit(reproduce_all(context.args))
+
+
+_folders = typer.Argument(metavar="DIR...", help="Folders of results.")
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], _folders],
+    out: Annotated[Path, typer.Option("--out", help="Folder for all of them.")],
+) -> None:
+    """Bring pieces of 'fedcore reproduce' from several machines together, each as it is."""
+    from fedcore.cli.folders import merge as bring_together
+
+    typer.echo(f"{bring_together(folders, out)} jobs are in {out}")
+
+
+@app.command()
+def diff(folders: Annotated[tuple[Path, Path], _folders]) -> None:
+    """Show which options, versions and results of two folders differ; the exit code is then 1."""
+    from fedcore.cli.folders import differences
+
+    found = list(differences(*folders))
+    typer.echo("\n".join(found) or "no difference but in real times")
+    raise typer.Exit(int(bool(found)))
+
+
 @app.command()
 def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
     """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""

@@ -26,6 +26,7 @@ from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report.records import Runs, event_lines, is_over, read_runs, run_of, to_lines, to_row
 from fedcore.report.summary import summary
+from fedcore.types import Params
 from fedcore.values import MANY
 
 Save = Callable[[], Snapshot]
@@ -36,11 +37,16 @@ PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
+NONE: Params = {}
+MODELS = "model-*-seed-*.*"
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
 
 class OutputFolder:
     """Writes one job's results; ``create`` and ``resume`` only look, ``begin`` writes first."""
+
+    every_round = False  # a checkpoint, not only now and then
+    environment: Mapping[str, str] | None = None  # of who trained, where it is not this process
 
     def __init__(self, path: Path, experiment: Options, runs: Runs) -> None:
         self.path = path
@@ -93,7 +99,8 @@ class OutputFolder:
             # A link may lead to a folder that is not there yet.
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, *PICTURES):
+            models = [path.name for path in self.path.glob(MODELS)]
+            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, *PICTURES, *models):
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
@@ -114,21 +121,27 @@ class OutputFolder:
         self._rewrite()
         return number, snapshot
 
-    def add(self, record: RoundRecord, run: RunKey, snapshot: Save | None = None) -> None:
-        """Write a round; now and then what ``snapshot`` makes too, if there is one."""
+    def add(
+        self, record: RoundRecord, run: RunKey, snapshot: Save | None = None, model: Params = NONE
+    ) -> None:
+        """Write a round; now and then what ``snapshot`` makes too, and the last round's model."""
+        if record.ending is not None and model:  # before the line that ends the run
+            save_model(self.path, run, record.number, model)
         self.runs.setdefault(run, []).append(replace(record, events=()))
         line, self._check = to_lines([to_row(run, record)], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
         for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(text)
-        if snapshot is not None and time.monotonic() - self._saved > CHECKPOINT_EVERY:
+        due = self.every_round or time.monotonic() - self._saved > CHECKPOINT_EVERY
+        if snapshot is not None and due:
             save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
 
     def finish(self) -> dict[str, Any]:
         """Write the summary; the job is complete."""
         content = summary(self.runs, self._experiment)
+        content["environment"] = self.environment or content["environment"]
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
         (self.path / CHECKPOINT).unlink(missing_ok=True)
         return content
@@ -157,6 +170,41 @@ def partial_of(path: Path) -> Path:
 def _write(path: Path, text: str) -> None:
     partial_of(path).write_text(text, encoding="utf-8")
     partial_of(path).replace(path)
+
+
+def save_model(folder: Path, run: RunKey, number: int, model: Params) -> None:
+    """A run's last model, in one step; where safetensors is missing, in the form of checkpoints."""
+    path = folder / model_name(run)
+    plain = torch.contiguous_format
+    params = {n: v.detach().cpu().clone(memory_format=plain) for n, v in model.items()}
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        save_checkpoint(path.with_suffix(".npz"), run, number, Snapshot(params, {}))
+        return
+    about = {name: str(value) for name, value in (asdict(run) | {"round": number}).items()}
+    save_file(params, partial_of(path), about)
+    partial_of(path).replace(path)
+
+
+def load_model(folder: Path, run: RunKey) -> Params:
+    """What ``save_model`` wrote."""
+    path = folder / model_name(run)
+    if (saved := load_checkpoint(path.with_suffix(".npz"))) is not None:
+        return saved[2].tensors
+    try:
+        from safetensors.torch import load_file
+
+        return dict(load_file(path))
+    except Exception as error:  # whatever says what to a file that is missing, or not one of those
+        what = f"{str(path)!r} cannot be read ({error})"
+        raise BadRecord(f"{what}; delete the folder and train again") from None
+
+
+def model_name(run: RunKey) -> str:
+    """The file of a run's last model."""
+    rate = f"-{run.learning_rate:g}" if run.learning_rate else ""
+    return f"model-{run.strategy}-{run.stragglers:g}-seed-{run.seed}{rate}.safetensors"
 
 
 def save_checkpoint(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:

@@ -1,0 +1,97 @@
+"""One piece of Table 2: trained, or what is left of it, into a folder as ``compare`` writes it.
+
+A checkpoint follows every round, and ``provenance.jsonl`` says who trained, from which round on.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+
+from fedcore.cli.grid import prepare, runs_of
+from fedcore.cli.table2 import Piece
+from fedcore.config import Experiment, Options
+from fedcore.history import History, environment
+from fedcore.records import RoundRecord, Snapshot
+from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model
+from fedcore.server.state import to_snapshot
+from fedcore.sim.replay import train_run
+
+PARAM = "param/"  # in front of a model's parameters in a snapshot
+Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str]]]
+Train = Callable[[Experiment, Snapshot | None, History | None], Trained]
+
+
+def rounds_of(experiment: Experiment, start: Snapshot | None, known: History | None) -> Trained:
+    """The rounds of a piece, what it takes to go on from each, and who trained it."""
+    torch.set_num_threads(1)  # steps are small: threads inside one cost more than they bring
+    (run,) = runs_of(experiment)
+    federation = prepare(experiment)[run.seed]
+    with closing(train_run(federation, experiment, run, start, known)) as rounds:
+        for record, state in rounds:
+            saved = to_snapshot(replace(state, params=known.params) if known else state)
+            tensors = {name: value.cpu() for name, value in saved.tensors.items()}
+            yield record, replace(saved, tensors=tensors), environment()
+
+
+def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_of) -> None:
+    """Train a piece, or what is left of it; a finished one is left as it is."""
+    experiment, place = piece.experiment(options), out / piece.path
+    (run,), settings = runs_of(experiment), asdict(experiment)
+    finished = (place / SUMMARY).exists()
+    known = None if finished else twin_of(piece, out, options)
+    if known or not (place / EXPERIMENT).exists():  # what is known is written in one go
+        folder = OutputFolder.create(place, settings, overwrite=True)
+    else:
+        folder = OutputFolder.resume(place, settings, [run])
+    if finished:
+        return
+    folder.every_round = True
+    folder.begin()
+    done, start = folder.position(run, experiment.rounds)
+    left = train(experiment, start, known) if done < experiment.rounds else ()
+    for record, snapshot, who in left:
+        if who != folder.environment:
+            folder.environment = who
+            with (place / "provenance.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"from_round": record.number, **who}) + "\n")
+        named = snapshot.tensors.items()
+        model = {name.removeprefix(PARAM): v for name, v in named if name.startswith(PARAM)}
+        folder.add(record, run, lambda saved=snapshot: saved, model)
+    folder.finish()
+
+
+def twin_of(piece: Piece, out: Path, options: Options) -> History | None:
+    """The same training at another share of stragglers, which FedAvg does not go by, if it is done.
+
+    Answers that were left out of the mean cannot be replayed.
+    """
+    places = sorted((out / piece.path).parent.glob("*")) if piece.strategy == "fedavg" else []
+    for place in (place for place in places if (place / SUMMARY).exists()):
+        experiment = replace(piece, stragglers=float(place.name)).experiment(options)
+        (run,) = runs_of(experiment)
+        rounds = OutputFolder.resume(place, asdict(experiment), [run]).runs[run]
+        if not any(record.rejected for record in rounds):
+            return History(tuple(rounds), load_model(place, run))
+    return None
+
+
+@contextmanager
+def claimed(places: Sequence[Path]) -> Iterator[bool]:
+    """Whether these folders are this worker's; the system gives back what a dead one had."""
+    with ExitStack() as stack:
+        try:
+            for place in places:
+                place.mkdir(parents=True, exist_ok=True)
+                handle = os.open(place, os.O_RDONLY)
+                stack.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

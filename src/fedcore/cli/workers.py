@@ -1,0 +1,101 @@
+"""Who trains the pieces of Table 2: this process, several, or the workers of a Ray cluster.
+
+Workers go through all pieces and take those that are neither finished nor another's.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+from fedcore.cli.piece import Train, Trained, claimed, rounds_of, run_piece
+from fedcore.cli.table2 import Piece
+from fedcore.client.executors.remote import ray_cluster
+from fedcore.config import Experiment, Options
+from fedcore.errors import BadOption
+from fedcore.history import History
+from fedcore.records import Snapshot
+
+Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
+ATTEMPTS = 5  # after which workers that are killed are no accident
+PARENT = "FEDCORE_PARENT"  # of a worker: the process that it ends with
+
+
+def train_all(units: Units, out: Path, options: Options, train: Train = rounds_of) -> None:
+    """Train every piece that is neither finished nor being trained by another worker."""
+    if parent := os.environ.get(PARENT):
+        with suppress(OSError, AttributeError):  # Linux alone
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when the parent ends
+        if os.getppid() != int(parent):
+            return
+    for unit in units:
+        with claimed([out / piece.path for piece in unit]) as ours:
+            for piece in unit if ours else ():
+                run_piece(piece, out, options, train)
+
+
+def on_processes(count: int, arguments: Sequence[str], look: Callable[[], None]) -> None:
+    """Start this command so many times; one that is killed costs a round, and is started again."""
+    command = [sys.executable, "-m", "fedcore.reproduce", *arguments, "--workers=1", "--quiet"]
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    start = lambda: subprocess.Popen(command, env=environment, start_new_session=True)  # noqa: E731
+    running, killed = [start() for _ in range(count)], 0
+    try:
+        while running:
+            time.sleep(0.5)
+            look()
+            for worker in [one for one in running if one.poll() is not None]:
+                running.remove(worker)
+                if worker.returncode > 0:  # it has said why
+                    raise SystemExit(worker.returncode)
+                if worker.returncode < 0:
+                    killed += 1
+                    running.append(start())
+                if killed == ATTEMPTS:
+                    fewer = f"ask for fewer than {count}, or for less memory"
+                    raise BadOption(f"workers were killed {killed} times; {fewer}")
+    finally:  # a folder is whole at any time, so nobody needs to be waited for
+        for worker in running:
+            worker.kill()
+
+
+def on_ray(
+    units: Units, out: Path, options: Options, address: str, gpus: float, look: Callable[[], None]
+) -> None:
+    """On a Ray cluster: rounds come here one by one, so whoever dies costs the one in progress."""
+    ray, cpus = ray_cluster(address), options["threads"]
+    how = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "num_returns": "streaming"}
+    task, failed = ray.remote(**how)(rounds_of), list[Exception]()
+
+    def train(experiment: Experiment, start: Snapshot | None, known: History | None) -> Trained:
+        for item in task.remote(experiment, start, known):
+            yield ray.get(item)
+
+    def work() -> None:
+        for attempt in range(ATTEMPTS):
+            try:
+                train_all(units, out, options, train)
+                return
+            except Exception as error:
+                cause = getattr(error, "cause", None)  # what a task raised itself
+                lost = isinstance(error, ray.exceptions.RayError) and cause is None
+                if not lost or attempt == ATTEMPTS - 1:
+                    failed.append(cause or error)
+                    return
+
+    there = ray.cluster_resources()
+    room = min(there.get("CPU", 0) / cpus, there.get("GPU", 0) / gpus if gpus else len(units))
+    threads = [Thread(target=work, daemon=True) for _ in range(max(1, min(int(room), len(units))))]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) and not failed:
+        time.sleep(0.5)
+        look()
+    if failed:
+        raise failed[0]

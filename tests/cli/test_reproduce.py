@@ -1,0 +1,82 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from fedcore.cli import reproduce as module
+from fedcore.cli.reproduce import main
+from fedcore.cli.workers import PARENT
+
+SMALL = ["--only", "synthetic-1-1", "--seeds", "1", "--preset", "paper", "--stragglers", "30"]
+SMALL += ["--set", "rounds=1", "--set", "epochs=1", "--device", "cpu"]
+PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
+
+
+def refused(capsys, *arguments):
+    assert main(["--out", "nowhere", *arguments]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert not Path("nowhere").exists()
+    return sentence
+
+
+def test_what_is_refused_is_one_sentence_before_anything_starts(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "on_processes", None)  # nobody is started
+    monkeypatch.delenv("FEDCORE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "workers must be a whole number" in refused(capsys, *SMALL, "--workers", "many")
+    assert "workers must be at least 1, got 0" in refused(capsys, *SMALL, "--workers", "0")
+    assert "set must look like KEY=VALUE" in refused(capsys, *SMALL, "--set", "rounds")
+    assert "no option named 'runds'; did you mean 'rounds'?" in refused(
+        capsys, *SMALL, "--set", "runds=3"
+    )
+    assert "of shakespeare is missing; run 'fedcore data fetch shakespeare'" in refused(
+        capsys, *SMALL, "--only", "synthetic-1-1,shakespeare"
+    )
+
+
+def test_cores_are_shared_among_workers_and_there_are_no_more_of_these_than_work(
+    tmp_path, monkeypatch
+):
+    started = []
+    monkeypatch.setattr(module, "on_processes", lambda *given: started.append(given[:2]))
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert main(["--out", str(tmp_path), *SMALL, "--workers", "5"]) == 0
+    assert main(["--out", str(tmp_path), *SMALL, "--workers", "2", "--threads", "3"]) == 0
+    assert [(count, arguments[-1]) for count, arguments in started] == [
+        (4, "--threads=3"),
+        (2, "--threads=3"),
+    ]
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "on_processes", interrupted)
+    assert main(["--out", str(tmp_path), *SMALL]) == 130
+    assert capsys.readouterr().err == "interrupted; the same command goes on from here\n"
+
+
+def test_it_runs_with_torch_and_numpy_alone(tmp_path):
+    """As a worker does, where nothing else can be imported that a bare machine lacks."""
+    absent = ["typer", "rich", "matplotlib", "click", "safetensors", "flwr", "ray", "threadpoolctl"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); "
+    code += f"import os; os.environ[{PARENT!r}] = str(os.getppid()); "
+    code += "from fedcore.reproduce import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--out", str(tmp_path), *SMALL],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.rglob("summary.json"))) == 4
+    assert len(list(tmp_path.rglob("model-*.npz"))) == 4
+
+
+def test_the_page_has_every_option():
+    text = PAGE.read_text()
+    named = set(re.findall(r"--([a-z-]+)", text))
+    assert {name for name, *_ in module.OPTIONS} | {"set", "quiet"} <= named
