@@ -100,7 +100,7 @@ def environment() -> dict[str, str]:
     known = {"fedcore": __version__, "python": platform.python_version()}
     known |= {"torch": str(torch.__version__), "numpy": np.__version__}
     known |= {"machine": platform.machine(), "commit": _commit(), "processor": _processor()}
-    used = torch.cuda.is_initialized()
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return {**known, "device": torch.cuda.get_device_name() if used else "cpu"}
 
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -62,7 +63,7 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
                 file.write(json.dumps({"from_round": record.number, **who}) + "\n")
         named = snapshot.tensors.items()
         model = {name.removeprefix(PARAM): v for name, v in named if name.startswith(PARAM)}
-        folder.add(record, run, lambda saved=snapshot: saved, model)
+        folder.add(record, run, partial(replace, snapshot), model)
     folder.finish()
 
 

@@ -6,9 +6,10 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from fedcore.cli.table2 import BENCHMARKS, WAYS, pieces_of
 from fedcore.cli.view import View
@@ -49,11 +50,11 @@ def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
         train_all(units, out, options)
         return
     for name in dict.fromkeys(piece.benchmark for piece in rounds):
-        source = getattr(find(name).module, "SOURCE", None)
+        source: Any = getattr(find(name).module, "SOURCE", None)
         for file in source.files if source else ():  # what is missing shows before anything starts
             read(source, file.name, place)
     with closing(View(out, rounds)) as view:
-        look = (lambda: None) if given.quiet else view.look
+        look: Callable[[], None] = (lambda: None) if given.quiet else view.look
         if kind == "ray":
             gpus = read_option("gpus", given.gpus, float)
             on_ray(units, out, options, address, gpus, look)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -44,7 +45,7 @@ def on_processes(count: int, arguments: Sequence[str], look: Callable[[], None])
     """Start this command so many times; one that is killed costs a round, and is started again."""
     command = [sys.executable, "-m", "fedcore.reproduce", *arguments, "--workers=1", "--quiet"]
     environment = {**os.environ, PARENT: str(os.getpid())}
-    start = lambda: subprocess.Popen(command, env=environment, start_new_session=True)  # noqa: E731
+    start = partial(subprocess.Popen[bytes], command, env=environment, start_new_session=True)
     running, killed = [start() for _ in range(count)], 0
     try:
         while running:
