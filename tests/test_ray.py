@@ -89,9 +89,14 @@ def test_what_a_task_refuses_is_the_sentence_itself(tmp_path):
         on_ray(units, tmp_path / "out", options, "", 0.0, lambda: None)
 
 
-def test_a_cluster_that_is_not_there_is_one_sentence():
-    with pytest.raises(BadOption, match=r"no Ray cluster at '.*' \(.*\); check its address"):
-        ray_cluster("127.0.0.1:9")
+def test_a_cluster_that_is_not_there_is_one_sentence(monkeypatch):
+    def refuse(**_):
+        raise ConnectionError("Could not connect.\nLong advice.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    sentence = r"no Ray cluster at 'far:1' \(Could not connect.\); check its address"
+    with pytest.raises(BadOption, match=sentence):
+        ray_cluster("far:1")
 
 
 SMALL = Experiment(

@@ -75,13 +75,14 @@ class RayExecutor:
         count = max(1, min(count, len(self._sizes)))
         needs = {"num_cpus": threads, "num_gpus": int(gpu), "max_restarts": -1}
         remote = self._ray.remote(max_task_retries=-1, **needs)(Trainer)
-        self._actors = []
+        self._actors, self._kept = [], []
         for first in range(count):
             own = clients  # of those that are loaded on demand, an actor loads its own alone
             if not isinstance(clients, LazyClients):
                 ids = self._sizes.ids[first::count]
                 own = {one: ClientData(*clients[one].take(slice(None))) for one in ids}
-            self._actors.append(remote.remote(task, own, settings, threads))
+            self._kept.append(self._ray.put(own))  # else one that is started again has none
+            self._actors.append(remote.remote(task, self._kept[-1], settings, threads))
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train each on the actor that has its client."""
