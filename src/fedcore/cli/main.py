@@ -186,28 +186,15 @@ def reproduce(context: typer.Context) -> None:
     raise typer.Exit(reproduce_all(context.args))
 
 
-_folders = typer.Argument(metavar="DIR...", help="Folders of results.")
-
-
 @app.command()
 def merge(
-    folders: Annotated[list[Path], _folders],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of results.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for all of them.")],
 ) -> None:
     """Bring pieces of 'fedcore reproduce' from several machines together, each as it is."""
     from fedcore.cli.folders import merge as bring_together
 
     typer.echo(f"{bring_together(folders, out)} jobs are in {out}")
-
-
-@app.command()
-def diff(folders: Annotated[tuple[Path, Path], _folders]) -> None:
-    """Show which options, versions and results of two folders differ; the exit code is then 1."""
-    from fedcore.cli.folders import differences
-
-    found = list(differences(*folders))
-    typer.echo("\n".join(found) or "no difference but in real times")
-    raise typer.Exit(int(bool(found)))
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedcore.cli.table2 import BENCHMARKS, WAYS, pieces_of
 from fedcore.cli.view import View
-from fedcore.cli.workers import PARENT, on_processes, on_ray, train_all
+from fedcore.cli.workers import PARENT, on_processes, train_all
 from fedcore.errors import FedCoreError
 from fedcore.sources.benchmark import find
 from fedcore.sources.files import read
@@ -25,8 +25,7 @@ OPTIONS = (
     ("stragglers", "10,30", "Percentages of slow clients."),
     ("seeds", "3", "How many; all pieces of the first come first."),
     ("preset", ",".join(WAYS), "The paper's text, its repository, our own best."),
-    ("workers", "1", "Pieces side by side: so many processes, 'ray', or 'ray:ADDRESS'."),
-    ("gpus", "0", "Of a piece on Ray, a share such as 0.25; its CPUs are --threads."),
+    ("workers", "1", "Pieces side by side: so many processes."),
     ("device", "auto", "'auto' is a GPU if there is one."),
     ("threads", "0", "Of a piece; 0: the cores, shared among the workers."),
     ("data-dir", None, "Place of data; else $FEDCORE_DATA, else the user's cache."),
@@ -37,11 +36,10 @@ SET = "Any other option of 'fedcore compare', for a try, as --set rounds=2; may 
 def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Do what the command line says; ``arguments`` are what it said."""
     units = pieces_of(given.only, given.stragglers, given.seeds, given.preset)
-    kind, _, address = given.workers.partition(":")
-    workers = 1 if kind == "ray" else read_option("workers", given.workers, int)
+    workers = read_option("workers", given.workers, int)
     at_least(1, 1024)("workers", workers)
-    cores = 1 if kind == "ray" else (os.cpu_count() or 1) // workers
-    threads = read_option("threads", given.threads, int) or max(1, cores)
+    shared = max(1, (os.cpu_count() or 1) // workers)
+    threads = read_option("threads", given.threads, int) or shared
     options = {**read_pairs("set", given.set), "device": given.device, "threads": threads}
     options |= {"data_dir": given.data_dir} if given.data_dir else {}
     out, place = Path(given.out), Path(given.data_dir).expanduser() if given.data_dir else None
@@ -55,11 +53,7 @@ def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
             read(source, file.name, place)
     with closing(View(out, rounds)) as view:
         look: Callable[[], None] = (lambda: None) if given.quiet else view.look
-        if kind == "ray":
-            gpus = read_option("gpus", given.gpus, float)
-            on_ray(units, out, options, address, gpus, look)
-        else:
-            on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+        on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
         look()
 
 
