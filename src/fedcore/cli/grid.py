@@ -94,7 +94,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]
-    takers.append(("sampler", experiment.selection))
+    takers += [("sampler", experiment.selection), *experiment.controllers]
     takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))

@@ -79,7 +79,8 @@ def simulate(
     federation = federate(dataset, model, head)
     name = "own" if isinstance(strategy, Strategy) else strategy
     takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
-    takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
+    takers += [("strategy", SERVER_OPTIMISERS[experiment.server_optimiser])]
+    takers += experiment.controllers
     takers += [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
     plugins.check_taken(experiment.method, takers, vars(experiment))
     if isinstance(strategy, str):

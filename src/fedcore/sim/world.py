@@ -18,6 +18,7 @@ from fedcore.errors import BadOption
 from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
+from fedcore.server.controller import Controller
 from fedcore.server.loop import LoopSettings, Merged, Server
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
@@ -100,7 +101,8 @@ def build_world(
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     several = len(experiment.learning_rates) > 1
     sampler = build_sampler(experiment, sent)
-    server = Server(strategy, sampler, clock, fleet.profiles, sizes, settings)
+    controller = build_controller(experiment, run.stragglers)
+    server = Server(strategy, sampler, clock, fleet.profiles, sizes, settings, controller)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
@@ -148,6 +150,8 @@ def _record(world: World, merged: Merged, began: float, before: SelectionTime) -
         ending=ending,
         cut=merged.cut,
         events=merged.events,
+        allowed=None if world.server.controller is None else merged.deadline,
+        reason=merged.reason,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
@@ -165,7 +169,8 @@ def _ending(world: World, params: Params) -> Ending:
 
 def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
     """Shares of stragglers: those asked for, or what the deadline makes, in the mean over seeds."""
-    if not experiment.deadline:
+    build_controller(experiment, 30.0)  # whose refusals come before anything is trained
+    if not experiment.seconds:
         return list(experiment.stragglers)
     shares = []
     for seed, one in federations.items():
@@ -208,3 +213,13 @@ def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
     known = {**vars(experiment), "model_bytes": model_bytes}
     built: Sampler = plugins.build("sampler", name, Sampler, options=known, method=method)
     return built
+
+
+def build_controller(experiment: Experiment, stragglers: float) -> Controller | None:
+    """Build what sets the deadlines of a run at a share of stragglers; None: they stay."""
+    known, method = {**vars(experiment), "stragglers": stragglers}, experiment.method
+    made = (
+        plugins.build(*one, Controller, options=known, method=method)
+        for one in experiment.controllers
+    )
+    return next(made, None)
