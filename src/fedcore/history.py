@@ -101,24 +101,20 @@ def environment() -> dict[str, str]:
     """What can change a result: versions, the commit of the source, machine and device."""
     known = {"fedcore": __version__, "python": platform.python_version()}
     known |= {"torch": str(torch.__version__), "numpy": np.__version__}
-    known |= {"machine": platform.machine(), "commit": _commit(), "processor": _processor()}
     used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return {**known, "device": torch.cuda.get_device_name() if used else "cpu"}
+    device = torch.cuda.get_device_name() if used else "cpu"
+    return {**known, "machine": platform.machine(), **_source_and_processor(), "device": device}
 
 
 @cache
-def _commit() -> str:
-    """That of the checkout this runs from, or of a copy of one as ``$FEDCORE_COMMIT`` says."""
+def _source_and_processor() -> dict[str, str]:
+    """The commit of the checkout this runs from, or of a copy of one as $FEDCORE_COMMIT says."""
     root, ask = Path(__file__).parents[2], "git describe --always --dirty --abbrev=40 --exclude=*"
+    known = {"commit": os.environ.get("FEDCORE_COMMIT", "unknown"), "processor": "unknown"}
     with suppress(OSError, subprocess.CalledProcessError):
         if (root / ".git").exists():
-            return subprocess.check_output(ask.split(), cwd=root, text=True).strip()
-    return os.environ.get("FEDCORE_COMMIT", "unknown")
-
-
-@cache
-def _processor() -> str:
+            known["commit"] = subprocess.check_output(ask.split(), cwd=root, text=True).strip()
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line for line in lines if line.startswith("model name")).split(": ")[1]
-    return platform.processor()
+        known["processor"] = next(x for x in lines if x.startswith("model name")).split(": ")[1]
+    return known

@@ -1,8 +1,6 @@
 """``python -m fedcore.reproduce``: the paper's Table 2, with torch and NumPy alone."""
 
-import sys
-
 from fedcore.cli.reproduce import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

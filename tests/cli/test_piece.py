@@ -145,12 +145,11 @@ def test_who_trained_stands_beside_the_rounds(tmp_path):
 
 
 def test_a_folder_is_one_workers_at_a_time(tmp_path):
-    one, other = tmp_path / "a", tmp_path / "b"
-    with claimed([one]) as ours:
+    with claimed(tmp_path / "a") as ours:
         assert ours
-        with claimed([other, one]) as theirs:
+        with claimed(tmp_path / "a") as theirs:
             assert not theirs
-        with claimed([other]) as theirs:
+        with claimed(tmp_path / "b") as theirs:
             assert theirs
-    with claimed([other, one]) as ours:
+    with claimed(tmp_path / "a") as ours:
         assert ours

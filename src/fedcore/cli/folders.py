@@ -33,18 +33,15 @@ def merge(sources: Sequence[Path], out: Path) -> int:
                 best[name] = job
     for name, job in best.items():
         if job != (target := out / name):
-            partial = target.with_name(f"{target.name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(job, partial)
             shutil.rmtree(target, ignore_errors=True)
-            partial.rename(target)
+            shutil.copytree(job, target)
     return len(best)
 
 
 def jobs_of(folder: Path) -> dict[Path, Path]:
     """All jobs in a folder, by where they lie in it."""
     places = sorted(path.parent for path in folder.rglob(EXPERIMENT))
-    found = {place.relative_to(folder): place for place in places if place.suffix != ".partial"}
+    found = {place.relative_to(folder): place for place in places}
     if not found:
         raise BadOption(f"{str(folder)!r} holds no results; name a folder that a job wrote")
     return found

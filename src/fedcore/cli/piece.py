@@ -6,8 +6,8 @@ A checkpoint follows every round, and ``provenance.jsonl`` says who trained, fro
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model
 from fedcore.server.state import to_snapshot
 from fedcore.sim.replay import train_run
 
-PARAM = "param/"  # in front of a model's parameters in a snapshot
 Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str]]]
 Train = Callable[[Experiment, Snapshot | None, History | None], Trained]
 
@@ -62,7 +61,7 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
             with (place / "provenance.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"from_round": record.number, **who}) + "\n")
         named = snapshot.tensors.items()
-        model = {name.removeprefix(PARAM): v for name, v in named if name.startswith(PARAM)}
+        model = {name[6:]: value for name, value in named if name.startswith("param/")}
         folder.add(record, run, partial(replace, snapshot), model)
     folder.finish()
 
@@ -83,16 +82,14 @@ def twin_of(piece: Piece, out: Path, options: Options) -> History | None:
 
 
 @contextmanager
-def claimed(places: Sequence[Path]) -> Iterator[bool]:
-    """Whether these folders are this worker's; the system gives back what a dead one had."""
-    with ExitStack() as stack:
-        try:
-            for place in places:
-                place.mkdir(parents=True, exist_ok=True)
-                handle = os.open(place, os.O_RDONLY)
-                stack.callback(os.close, handle)
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+def claimed(place: Path) -> Iterator[bool]:
+    """Whether a folder is this worker's; the system gives back what a dead one had."""
+    place.mkdir(parents=True, exist_ok=True)
+    handle, ours = os.open(place, os.O_RDONLY), False
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = True
+        yield ours
+    finally:
+        os.close(handle)

@@ -32,7 +32,8 @@ def train_all(units: Units, out: Path, options: Options, train: Train = rounds_o
         if os.getppid() != int(parent):
             return
     for unit in units:
-        with claimed([out / piece.path for piece in unit]) as ours:
+        path = unit[0].path.parent if unit[0].strategy == "fedavg" else unit[0].path
+        with claimed(out / path) as ours:
             for piece in unit if ours else ():
                 run_piece(piece, out, options, train)
 
