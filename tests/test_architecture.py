@@ -114,7 +114,7 @@ def test_optional_and_heavy_packages_are_imported_where_they_are_used():
             absent = {"numba", "matplotlib", "flwr", "kmedoids", "sklearn", "ray", "safetensors"}
             assert not found & absent, path
             # ... and a grid can be run and written down with them alone.
-            bare = {"grid", "table2", "piece", "workers", "view", "reproduce"}
+            bare = {"grid", "table2", "pieces", "reproduce"}
             if path.parent.name != "cli" or path.stem in bare:
                 assert not found & {"typer", "rich"} or path.stem in ("tables",), path
 

@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from fedcore.cli.folders import merge
-from fedcore.cli.piece import rounds_of, run_piece
+from fedcore.cli.pieces import rounds_of, run_piece
 from fedcore.cli.table2 import Piece
 from fedcore.errors import BadOption
 from fedcore.report.output import ROUNDS

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from fedcore.cli import reproduce as module
+from fedcore.cli.pieces import PARENT
 from fedcore.cli.reproduce import main
-from fedcore.cli.workers import PARENT
 
 SMALL = ["--only", "synthetic-1-1", "--seeds", "1", "--preset", "paper", "--stragglers", "30"]
 SMALL += ["--set", "rounds=1", "--set", "epochs=1", "--device", "cpu"]
@@ -73,7 +73,7 @@ def test_it_runs_with_torch_and_numpy_alone(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.rglob("summary.json"))) == 4
-    assert len(list(tmp_path.rglob("model-*.npz"))) == 4
+    assert len(list(tmp_path.rglob("model-*.safetensors"))) == 4
 
 
 def test_the_page_has_every_option():

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from fedcore.cli import view
+from fedcore.cli import reproduce
+from fedcore.cli.reproduce import View
 from fedcore.cli.table2 import Piece
-from fedcore.cli.view import View
 from fedcore.report.output import ROUNDS
 
 ONE = Piece("paper", "mnist", 30.0, "fedcore", 0)
@@ -14,7 +14,7 @@ OTHER = Piece("paper", "mnist", 10.0, "fedavg", 0)
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(view.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -53,24 +53,17 @@ def test_lines_tell_rounds_accuracy_virtual_time_and_time_left(tmp_path, clock, 
     ]
     shown.look()
     assert capsys.readouterr().err == ""
-    shown.close()
 
 
-def test_on_a_terminal_lines_are_written_over(tmp_path, monkeypatch):
-    pytest.importorskip("rich")
+def test_on_a_terminal_a_line_is_written_over_until_its_piece_is_done(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    shown, texts = View(tmp_path, {ONE: 4, OTHER: 2}), []
-    monkeypatch.setattr(shown._live, "update", texts.append)
-    try:
-        write(tmp_path, ONE, 2)
-        write(tmp_path, OTHER, 1)
-        shown.look()
-        assert f"{ONE.path}: round 2 of 4, accuracy 25.0 %" in texts[-1]
-        assert f"{OTHER.path}: round 1 of 2, accuracy 25.0 %" in texts[-1]
-        write(tmp_path, OTHER, 2)
-        write(tmp_path, ONE, 3)
-        shown.look()
-        assert str(OTHER.path) not in texts[-1]
-        assert f"{ONE.path}: round 3 of 4" in texts[-1]
-    finally:
-        shown.close()
+    shown = View(tmp_path, {ONE: 2})
+    write(tmp_path, ONE, 1)
+    shown.look()
+    write(tmp_path, ONE, 2)
+    shown.look()
+    first, last = capsys.readouterr().err.split("\x1b[K\r")
+    assert first.endswith("round 1 of 2, accuracy 25.0 %, 0.5 deadlines")
+    assert last == f"[1/1] {ONE.path}: round 2 of 2, accuracy 25.0 %, 1.0 deadlines\n"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fedcore.cli.piece import run_piece
+from fedcore.cli.pieces import run_piece
 from fedcore.cli.table2 import pieces_of
 from fedcore.report.output import ROUNDS, SUMMARY
 

@@ -1,7 +1,7 @@
 """The last model of a run, as a file."""
 
-import builtins
 import json
+import struct
 
 import pytest
 import torch
@@ -20,19 +20,6 @@ MODEL = {
 }
 
 
-@pytest.fixture
-def bare(monkeypatch):
-    """A machine without safetensors."""
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name.startswith("safetensors"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-
-
 def same(one, other):
     assert set(one) == set(other)
     for name, value in other.items():
@@ -40,31 +27,44 @@ def same(one, other):
         assert torch.equal(one[name], value)
 
 
-def test_a_model_is_a_safetensors_file_with_its_run_in_the_header(tmp_path):
-    reader = pytest.importorskip("safetensors", reason="safetensors is not installed")
-    save_model(tmp_path, RUN, 7, MODEL)
-    path = tmp_path / "model-fedcore-12.5-seed-3-0.01.safetensors"
+def test_what_is_written_is_what_the_library_reads(tmp_path):
+    library = pytest.importorskip("safetensors", reason="safetensors is not installed")
+    path = tmp_path / model_name(RUN)
+    assert path.name == "model-fedcore-12.5-seed-3-0.01.safetensors"
+    save_model(path, MODEL, {"strategy": "fedcore", "round": 7})
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
-    with reader.safe_open(path, "pt") as file:
+    with library.safe_open(path, "pt") as file:
         same({name: file.get_tensor(name) for name in file.keys()}, MODEL)  # noqa: SIM118
-        about = file.metadata()
-    assert about["strategy"] == "fedcore"
-    assert about["round"] == "7"
-    same(load_model(tmp_path, RUN), MODEL)
+        assert file.metadata() == {"strategy": "fedcore", "round": "7"}
 
 
-def test_on_a_bare_machine_it_has_the_form_of_a_checkpoint(tmp_path, bare):
-    save_model(tmp_path, RUN, 7, MODEL)
-    assert [item.name for item in tmp_path.iterdir()] == ["model-fedcore-12.5-seed-3-0.01.npz"]
-    same(load_model(tmp_path, RUN), MODEL)
+def test_what_the_library_writes_is_read(tmp_path):
+    torch_form = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
+    plain = {name: value.contiguous() for name, value in MODEL.items()}
+    torch_form.save_file(plain, tmp_path / "model.safetensors", {"any": "thing"})
+    same(load_model(tmp_path / "model.safetensors"), MODEL)
+
+
+def test_bytes_are_where_the_format_has_them(tmp_path):
+    """By its description: a length in 8 bytes, JSON up to a multiple of 8, values from there on."""
+    path = tmp_path / "model.safetensors"
+    save_model(path, {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([[3]])}, {})
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    assert length % 8 == 0
+    assert header["a"] == {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    assert header["b"] == {"dtype": "I64", "shape": [1, 1], "data_offsets": [8, 16]}
+    assert content[8 + length :] == struct.pack("<ffq", 1.0, 2.0, 3)
+    same(load_model(path), {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([[3]])})
 
 
 def test_what_is_no_model_is_one_sentence(tmp_path):
     for content in (None, b"nothing"):
         if content is not None:
-            (tmp_path / model_name(RUN)).write_bytes(content)
-        with pytest.raises(BadRecord, match=r"cannot be read \(.*\); delete the folder and train"):
-            load_model(tmp_path, RUN)
+            (tmp_path / "model").write_bytes(content)
+        with pytest.raises(BadRecord, match=r"cannot be read \(.*\); train that run again"):
+            load_model(tmp_path / "model")
 
 
 SMALL = Experiment(
@@ -80,7 +80,7 @@ def test_the_file_holds_the_model_that_the_last_round_was_measured_with(tmp_path
     federation = prepare(SMALL)[0]
     measure = Measure(federation, 0, torch.device("cpu"), 1, split=False)
     for run, result in zip(runs_of(SMALL), content["results"], strict=True):
-        params = load_model(tmp_path / "job", run)
+        params = load_model(tmp_path / "job" / model_name(run))
         assert set(params) == set(federation.task.model.state_dict())
         federation.task.model.load_state_dict(params)
         assert measure.test(params).accuracy == result["final_test_accuracy"]

@@ -4,17 +4,18 @@
 """
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcore.cli.table2 import BENCHMARKS, WAYS, pieces_of
-from fedcore.cli.view import View
-from fedcore.cli.workers import PARENT, on_processes, train_all
+from fedcore.cli.pieces import PARENT, on_processes, train_all
+from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
 from fedcore.errors import FedCoreError
+from fedcore.report.output import ROUNDS
 from fedcore.sources.benchmark import find
 from fedcore.sources.files import read
 from fedcore.values import at_least, read_option, read_pairs
@@ -30,7 +31,43 @@ OPTIONS = (
     ("threads", "0", "Of a piece; 0: the cores, shared among the workers."),
     ("data-dir", None, "Place of data; else $FEDCORE_DATA, else the user's cache."),
 )
+EVERY = 30.0  # seconds between two lines about a piece, where there is no terminal
 SET = "Any other option of 'fedcore compare', for a try, as --set rounds=2; may be repeated."
+
+
+class View:
+    """How far pieces are, by what their folders hold, whoever trains, on whichever machine."""
+
+    def __init__(self, out: Path, rounds: Mapping[Piece, int]) -> None:
+        self._out, self._rounds, self._live = out, rounds, sys.stderr.isatty()
+        self._seen = dict.fromkeys(rounds, (0, 0))  # bytes of the file, and its rounds
+        self._first: dict[Piece, tuple[float, int]] = {}  # when rounds were first seen, how many
+        self._shown = dict.fromkeys(rounds, -EVERY)  # when
+
+    def look(self) -> None:
+        """Show what is new since the last look: lines, which a terminal writes over."""
+        for piece, (before, _) in self._seen.items():
+            path = self._out / piece.path / ROUNDS
+            size = path.stat().st_size if path.exists() else 0
+            if size != before:
+                rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+                self._seen[piece] = size, len(rows)
+                if rows:
+                    self._show(piece, rows[-1]["test_accuracy"], sum(r["round_time"] for r in rows))
+
+    def _show(self, piece: Piece, accuracy: float | None, passed: float) -> None:
+        (_, done), most, now = self._seen[piece], self._rounds[piece], time.monotonic()
+        began, before = self._first.setdefault(piece, (now, done))
+        finished = sum(self._seen[one][1] == count for one, count in self._rounds.items())
+        text = f"[{finished}/{len(self._rounds)}] {piece.path}: round {done} of {most}"
+        text += "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
+        text += f", {passed:.1f} deadlines"
+        if before < done < most:
+            text += f", {(now - began) / (done - before) * (most - done):.0f} s left"
+        if self._live or done == most or now - self._shown[piece] >= EVERY:
+            self._shown[piece] = now
+            over = self._live and done < most
+            print(text, end="\x1b[K\r" if over else "\n", file=sys.stderr, flush=True)
 
 
 def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
@@ -51,10 +88,9 @@ def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
         source: Any = getattr(find(name).module, "SOURCE", None)
         for file in source.files if source else ():  # what is missing shows before anything starts
             read(source, file.name, place)
-    with closing(View(out, rounds)) as view:
-        look: Callable[[], None] = (lambda: None) if given.quiet else view.look
-        on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
-        look()
+    look: Callable[[], None] = (lambda: None) if given.quiet else View(out, rounds).look
+    on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+    look()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

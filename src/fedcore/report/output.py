@@ -37,8 +37,10 @@ PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
+MODELS = "model-*-seed-*.safetensors"
+TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
 NONE: Params = {}
-MODELS = "model-*-seed-*.*"
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
 
@@ -126,7 +128,7 @@ class OutputFolder:
     ) -> None:
         """Write a round; now and then what ``snapshot`` makes too, and the last round's model."""
         if record.ending is not None and model:  # before the line that ends the run
-            save_model(self.path, run, record.number, model)
+            save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
         self.runs.setdefault(run, []).append(replace(record, events=()))
         line, self._check = to_lines([to_row(run, record)], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
@@ -172,33 +174,35 @@ def _write(path: Path, text: str) -> None:
     partial_of(path).replace(path)
 
 
-def save_model(folder: Path, run: RunKey, number: int, model: Params) -> None:
-    """A run's last model, in one step; where safetensors is missing, in the form of checkpoints."""
-    path = folder / model_name(run)
-    plain = torch.contiguous_format
-    params = {n: v.detach().cpu().clone(memory_format=plain) for n, v in model.items()}
-    try:
-        from safetensors.torch import save_file
-    except ImportError:
-        save_checkpoint(path.with_suffix(".npz"), run, number, Snapshot(params, {}))
-        return
-    about = {name: str(value) for name, value in (asdict(run) | {"round": number}).items()}
-    save_file(params, partial_of(path), about)
+def save_model(path: Path, params: Params, about: Options) -> None:
+    """Replace the model at ``path`` in one step: 8 bytes of length, a header of JSON, the data."""
+    header: dict[str, Any] = {"__metadata__": {key: str(value) for key, value in about.items()}}
+    content = b""
+    for name, value in params.items():
+        data = value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+        ends = [len(content), len(content) + len(data)]
+        header[name] = {"dtype": TYPES[value.dtype], "shape": [*value.shape], "data_offsets": ends}
+        content += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    partial_of(path).write_bytes(len(text).to_bytes(8, "little") + text + content)
     partial_of(path).replace(path)
 
 
-def load_model(folder: Path, run: RunKey) -> Params:
-    """What ``save_model`` wrote."""
-    path = folder / model_name(run)
-    if (saved := load_checkpoint(path.with_suffix(".npz"))) is not None:
-        return saved[2].tensors
+def load_model(path: Path) -> dict[str, Tensor]:
+    """The parameters in a safetensors file by name."""
     try:
-        from safetensors.torch import load_file
-
-        return dict(load_file(path))
+        content = bytearray(path.read_bytes())
+        start = 8 + int.from_bytes(content[:8], "little")
+        kinds, params = {name: kind for kind, name in TYPES.items()}, {}
+        for name, what in json.loads(content[8:start]).items():
+            if name != "__metadata__":
+                first, end = (start + offset for offset in what["data_offsets"])
+                flat = torch.frombuffer(content[first:end], dtype=kinds[what["dtype"]])
+                params[name] = flat.reshape(what["shape"])
+        return params
     except Exception as error:  # whatever says what to a file that is missing, or not one of those
-        what = f"{str(path)!r} cannot be read ({error})"
-        raise BadRecord(f"{what}; delete the folder and train again") from None
+        raise BadRecord(f"{str(path)!r} cannot be read ({error}); train that run again") from None
 
 
 def model_name(run: RunKey) -> str:

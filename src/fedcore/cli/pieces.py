@@ -1,12 +1,19 @@
-"""One piece of Table 2: trained, or what is left of it, into a folder as ``compare`` writes it.
+"""Pieces of Table 2: one, trained or what is left of it, and all, on several processes.
 
-A checkpoint follows every round, and ``provenance.jsonl`` says who trained, from which round on.
+A piece is a folder as ``fedcore compare`` writes it, with a checkpoint after every round, and
+``provenance.jsonl``: who trained it, from which round on. Workers go through all pieces and take
+those that are neither finished nor another's.
 """
 
+import ctypes
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,12 +24,16 @@ import torch
 from fedcore.cli.grid import prepare, runs_of
 from fedcore.cli.table2 import Piece
 from fedcore.config import Experiment, Options
+from fedcore.errors import BadOption
 from fedcore.history import History, environment
 from fedcore.records import RoundRecord, Snapshot
-from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model
+from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model, model_name
 from fedcore.server.state import to_snapshot
 from fedcore.sim.replay import train_run
 
+Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
+ATTEMPTS = 5  # after which workers that are killed are no accident
+PARENT = "FEDCORE_PARENT"  # of a worker: the process that it ends with
 Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str]]]
 Train = Callable[[Experiment, Snapshot | None, History | None], Trained]
 
@@ -77,7 +88,7 @@ def twin_of(piece: Piece, out: Path, options: Options) -> History | None:
         (run,) = runs_of(experiment)
         rounds = OutputFolder.resume(place, asdict(experiment), [run]).runs[run]
         if not any(record.rejected for record in rounds):
-            return History(tuple(rounds), load_model(place, run))
+            return History(tuple(rounds), load_model(place / model_name(run)))
     return None
 
 
@@ -93,3 +104,42 @@ def claimed(place: Path) -> Iterator[bool]:
         yield ours
     finally:
         os.close(handle)
+
+
+def train_all(units: Units, out: Path, options: Options, train: Train = rounds_of) -> None:
+    """Train every piece that is neither finished nor being trained by another worker."""
+    if parent := os.environ.get(PARENT):
+        with suppress(OSError, AttributeError):  # Linux alone
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when the parent ends
+        if os.getppid() != int(parent):
+            return
+    for unit in units:
+        path = unit[0].path.parent if unit[0].strategy == "fedavg" else unit[0].path
+        with claimed(out / path) as ours:
+            for piece in unit if ours else ():
+                run_piece(piece, out, options, train)
+
+
+def on_processes(count: int, arguments: Sequence[str], look: Callable[[], None]) -> None:
+    """Start this command so many times; one that is killed costs a round, and is started again."""
+    command = [sys.executable, "-m", "fedcore.reproduce", *arguments, "--workers=1", "--quiet"]
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    start = partial(subprocess.Popen[bytes], command, env=environment, start_new_session=True)
+    running, killed = [start() for _ in range(count)], 0
+    try:
+        while running:
+            time.sleep(0.5)
+            look()
+            for worker in [one for one in running if one.poll() is not None]:
+                running.remove(worker)
+                if worker.returncode > 0:  # it has said why
+                    raise SystemExit(worker.returncode)
+                if worker.returncode < 0:
+                    killed += 1
+                    running.append(start())
+                if killed == ATTEMPTS:
+                    fewer = f"ask for fewer than {count}, or for less memory"
+                    raise BadOption(f"workers were killed {killed} times; {fewer}")
+    finally:  # a folder is whole at any time, so nobody needs to be waited for
+        for worker in running:
+            worker.kill()

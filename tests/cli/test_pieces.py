@@ -4,10 +4,10 @@ from functools import partial
 import pytest
 
 from fedcore.cli.grid import runs_of
-from fedcore.cli.piece import claimed, rounds_of, run_piece
+from fedcore.cli.pieces import claimed, rounds_of, run_piece
 from fedcore.cli.table2 import Piece
 from fedcore.errors import BadOption
-from fedcore.report.output import CHECKPOINT, EVENTS, ROUNDS, SUMMARY, load_model
+from fedcore.report.output import CHECKPOINT, EVENTS, ROUNDS, SUMMARY, load_model, model_name
 from fedcore.report.verify import verify
 
 OPTIONS = {"rounds": 4, "epochs": 2, "clients_per_round": 3, "device": "cpu", "threads": 1}
@@ -60,7 +60,7 @@ def test_a_killed_piece_goes_on_after_its_last_round_to_the_same_numbers(tmp_pat
     assert result(place) == result(whole)
     assert not (place / CHECKPOINT).exists()
     (run,) = runs_of(piece.experiment(OPTIONS))
-    one, other = load_model(place, run), load_model(whole, run)
+    one, other = (load_model(folder / model_name(run)) for folder in (place, whole))
     assert all((one[name] == other[name]).all() for name in other)
     assert set(one) == set(other)
 
@@ -103,7 +103,7 @@ def test_fedavg_at_another_level_is_the_same_training_and_is_not_done_twice(tmp_
     assert result(replayed) == result(trained)
     assert rows(replayed) != rows(tmp_path / "replayed" / first.path)  # its deadline is another
     (run,) = runs_of(second.experiment(OPTIONS))
-    one, other = load_model(replayed, run), load_model(trained, run)
+    one, other = (load_model(folder / model_name(run)) for folder in (replayed, trained))
     assert all((one[name] == other[name]).all() for name in other)
     assert verify(replayed)[0] == []
 
