@@ -97,3 +97,16 @@ def test_a_contradiction_is_one_sentence_and_nothing_is_copied(
 def test_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(BadOption, match="holds no results; name a folder that a job wrote"):
         merge([tmp_path], tmp_path / "out")
+
+
+def test_the_command_tells_how_many_jobs_there_are(machines, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main
+
+    out = tmp_path / "out"
+    monkeypatch.setattr("sys.argv", ["fedcore", "merge", *map(str, machines), "--out", str(out)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"2 jobs are in {out}\n"
+    assert files(out) == files(machines[0])

@@ -182,9 +182,9 @@ _RAW = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_n
 @app.command(context_settings=_RAW)
 def reproduce(context: typer.Context) -> None:
     """Train every cell of the paper's Table 2, in pieces that resume; --help has its options."""
-    from fedcore.cli.reproduce import main as reproduce_all
+    from fedcore.cli.reproduce import command
 
-    raise typer.Exit(reproduce_all(context.args))
+    command(context.args)
 
 
 @app.command()

@@ -37,7 +37,6 @@ PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
-MODELS = "model-*-seed-*.safetensors"
 TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
 NONE: Params = {}
@@ -101,7 +100,7 @@ class OutputFolder:
             # A link may lead to a folder that is not there yet.
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
-            models = [path.name for path in self.path.glob(MODELS)]
+            models = [path.name for path in self.path.glob("model-*-seed-*.safetensors")]
             for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, *PICTURES, *models):
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
