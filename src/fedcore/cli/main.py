@@ -175,6 +175,29 @@ def run(
     run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
 
 
+# Its options are argparse's, which a machine without typer has too.
+_RAW = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command(context_settings=_RAW)
+def reproduce(context: typer.Context) -> None:
+    """Train every cell of the paper's Table 2, in pieces that resume; --help has its options."""
+    from fedcore.cli.reproduce import command
+
+    command(context.args)
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of results.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for all of them.")],
+) -> None:
+    """Bring pieces of 'fedcore reproduce' from several machines together, each as it is."""
+    from fedcore.cli.folders import merge as bring_together
+
+    typer.echo(f"{bring_together(folders, out)} jobs are in {out}")
+
+
 @app.command()
 @with_experiment_options
 def bound(
