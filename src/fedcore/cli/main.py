@@ -175,6 +175,39 @@ def run(
 
 
 @app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of jobs.")],
+    *,
+    out: Path | None = typer.Option(None, help="Folder to write to; none: the first DIR."),
+    plots: Plots = True,
+) -> None:
+    """Write report.html: all that jobs found, beside the paper's results, in one file.
+
+    Jobs in folders below DIR count too. Beside it, tables/ has its tables as CSV, Markdown and
+    LaTeX, and figures/ its pictures as PDF and PNG.
+
+    [bold]Example[/bold]
+
+    fedcore report runs/mnist runs/shakespeare --out runs/report
+    """
+    from fedcore.report.page import write_files, write_page
+    from fedcore.report.page.jobs import read_jobs
+
+    place = out or folders[0]
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        levels, grids = write_page(read_jobs(folders), place)
+        write_files(levels if plots else [], grids, place)
+    except OSError as error:
+        raise BadOption(f"out {str(place)!r} cannot be written: {error.strerror}") from None
+    except ImportError:
+        raise BadOption(
+            "plots need matplotlib; pip install 'fedcore[plots]', or --no-plots"
+        ) from None
+    typer.echo(f"Written to {place}: report.html and tables" + " and figures" * plots)
+
+
+@app.command()
 def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
     """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
     from fedcore.report.verify import verify as look
