@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-e2e browser check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving study-stragglers bench-simulator bench-rounds bench-peers bench-growth methods \
+        study-moving study-stragglers study-deadlines bench-simulator bench-rounds bench-peers bench-growth methods \
         results clean
 
 help: ## list the targets
@@ -67,6 +67,10 @@ study-stragglers: $(READY) ## every method on one clock, at its best step size; 
 	@$(BIN)/python -m benchmarks.stragglers
 	@$(BIN)/python -m benchmarks.stragglers.cost
 	@$(BIN)/python -m benchmarks.stragglers.page
+
+study-deadlines: $(READY) ## fixed deadlines and those that find themselves; docs/deadlines.md (40 minutes)
+	@$(BIN)/python -m benchmarks.deadlines
+	@$(BIN)/python -m benchmarks.deadlines.page
 
 DEVICE ?= cpu
 bench-simulator: $(READY) ## client-steps per second against the plain loop (minutes)

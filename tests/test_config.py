@@ -55,6 +55,8 @@ def test_every_option_has_a_help_text_and_a_panel():
     ("given", "sentence"),
     [
         ({"rouns": 3}, "no option named 'rouns'; did you mean 'rounds'"),
+        ({"lr": 0.1}, "no option named 'lr'; did you mean 'learning_rate'"),
+        ({"num_clients": 3}, "no option named 'num_clients'; did you mean 'clients_per_round'"),
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
         ({"rounds": "many"}, "rounds must be a whole number, got 'many'"),
         ({"rounds": 2.5}, "rounds must be a whole number, got 2.5"),

@@ -113,7 +113,7 @@ PARTS: dict[str, Part] = {
         methods=tuple(name for name in METHODS if name != "timelyfl"),
         fleets=("paper", "phones"),
         seeds=(0, 1, 2),
-        learning_rates=((0.0003, 0.001, 0.003, 0.01), (0.0003, 0.001, 0.003)),
+        learning_rates=((0.0001, 0.0003, 0.001, 0.003, 0.01),) * 2,
         deadlines=100,
     ),
     "mnist": Part(

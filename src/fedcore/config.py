@@ -65,7 +65,12 @@ class Experiment:
     speed_size_correlation: float = _fleet(
         0.0, "Of drawn speeds and amounts of data: 1, the more data the faster.", at_least(-1, 1)
     )
-    deadline: float = _fleet(0.0, "Seconds of a round; 0: as --stragglers says.", at_least(0))
+    deadline: float | str = _fleet(
+        0.0,
+        "Seconds of a round, or who sets them, such as 'auto' (see 'fedcore list'): then times are "
+        "in deadlines at --stragglers, 30 if not given; 0: as --stragglers says.",
+        lambda name, value: None if isinstance(value, str) else at_least(0)(name, value),
+    )
     download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
     upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
     mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
@@ -109,6 +114,14 @@ class Experiment:
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
+    evaluate_every: int = _training(
+        1, "Rounds from one measurement to the next.", at_least(1, MANY)
+    )
+    patience: int = _training(
+        0,
+        "Measurements without a new best on held-out data that end a run; 0: none do.",
+        at_least(0),
+    )
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
@@ -149,8 +162,8 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one, and what must go together."""
-        if self.deadline and self.stragglers:
-            what = f"deadline is {self.deadline:g} and stragglers are {list(self.stragglers)}"
+        if self.seconds and self.stragglers:
+            what = f"deadline is {self.seconds:g} and stragglers are {list(self.stragglers)}"
             raise BadOption(f"{what}; give one of them, since each says what the other is")
         if bool(self.mean_on) != bool(self.mean_off):
             given = f"mean_on is {self.mean_on:g} and mean_off is {self.mean_off:g}"
@@ -163,10 +176,10 @@ class Experiment:
             raise BadOption(f"{what}; leave it out, or {instead}")
         for item in dataclasses.fields(self):
             check, value = item.metadata.get("check"), getattr(self, item.name)
-            if check and not (self.deadline and item.name == "stragglers"):
+            if check and not (self.seconds and item.name == "stragglers"):
                 check(item.name, value)
         named = (("model", self.model), ("selector", self.selector), ("sampler", self.selection))
-        for kind, name in named:
+        for kind, name in (*named, *self.controllers):
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
         if self.momentum and self.optimiser != "sgd":
@@ -176,6 +189,16 @@ class Experiment:
             if key in self.__dataclass_fields__:
                 use = f"use --{key.replace('_', '-')}"
                 raise BadOption(f"method must not hold {key!r}, which is an option itself: {use}")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of every round, where they are given; else 0."""
+        return 0.0 if isinstance(self.deadline, str) else self.deadline
+
+    @property
+    def controllers(self) -> list[tuple[str, str]]:
+        """Kind and name of who sets deadlines, if anybody does."""
+        return [("deadline", self.deadline)] if isinstance(self.deadline, str) else []
 
     @property
     def most_rounds(self) -> int:
@@ -201,8 +224,8 @@ def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> E
     preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)
     benchmark = typed.get("benchmark", Experiment.benchmark)
-    if typed.get("deadline"):
-        typed.setdefault("stragglers", ())
+    if deadline := typed.get("deadline"):
+        typed.setdefault("stragglers", (30.0,) if isinstance(deadline, str) else ())
     return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
 
 

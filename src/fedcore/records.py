@@ -73,7 +73,7 @@ class RoundRecord:
 
     number: int
     seconds: float
-    deadline: float
+    deadline: float  # of the run, in units of which times are told
     clients: tuple[ClientRecord, ...]
     rejected: int  # answers with NaN or infinity in them, which were left out
     train_loss: float | None
@@ -89,11 +89,18 @@ class RoundRecord:
     cut: bool = False  # by the time budget: nothing was merged, and the run is over
     events: tuple[Event, ...] = field(default=(), compare=False)
     ending: Ending | None = None  # of the last round
+    allowed: float | None = None  # seconds it might last, where a controller decides
+    reason: str = ""  # why so many
 
     @property
     def time(self) -> float:
-        """Length of the round in units of the deadline; above 1 is late."""
+        """Length of the round in units of the run's deadline."""
         return self.seconds / self.deadline
+
+    @property
+    def late(self) -> bool:
+        """Whether it lasted longer than it might."""
+        return self.seconds / (self.allowed or self.deadline) > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,13 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
     return number
 
 
+def number_of(name: str, value: Any, count: int) -> int:
+    """How many of ``count`` a whole number asks for, or a share strictly between 0 and 1."""
+    if isinstance(value, float) and 0 < value < 1:
+        return max(1, round(value * count))
+    return whole_number(name, value, 1)
+
+
 def time_limit(name: str, value: Any) -> float | None:
     """``value``, if it is a number of at least 0; without end is no limit, and so is None."""
     if value is None or value == math.inf:
@@ -127,6 +134,10 @@ def read_pairs(name: str, texts: Iterable[str]) -> dict[str, int | float | str]:
 
 def convert(name: str, value: Any, kind: Any) -> Any:
     """Bring ``value`` to the type ``kind``; numbers are read out of the text of lists alone."""
+    if kind == float | str:
+        with suppress(ValueError, AttributeError):
+            value = read_number(value, float)
+        kind = str if isinstance(value, str) else float
     expected, single = _KINDS[str(kind)]
     listed = get_origin(kind) is tuple
     part, found = value, []

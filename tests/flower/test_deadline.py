@@ -1,49 +1,74 @@
-"""Deadlines: fixed, or by the fleet: bounded, smooth, and with a reason."""
+"""Which controller an option means, and what it is told; tests/deadlines has the rest."""
 
 import math
 
 import pytest
 
-from fedcore.errors import BadOption
-from fedcore.flower.fleet import ROOM, SMOOTHING, Seen, controller
+pytest.importorskip("flwr")
 
-FLEET = [float(n) for n in range(1, 102)]  # its p-th percentile is 1 + p
+from tests.flower.grid import InProcessGrid, Time, adding
+from tests.flower.test_strategy import run
+
+from fedcore.errors import FedCoreError
+from fedcore.flower.fleet import Fleet, Node
+from fedcore.flower.strategy import Options
+
+# 30 samples in 1, 2, 3, 4 s and 1 s of way: three epochs take 4, 7, 10, 13 s.
+NODES = {n: (30, 30.0 / n, 1.0) for n in (1, 2, 3, 4)}
 
 
-def test_fixed():
-    assert controller(20, 30.0)(Seen(None, FLEET, [], 3600.0)) == (20.0, "fixed")
+def fleet(rounds=()):
+    known = Fleet(8)
+    known.names = [str(n) for n in NODES]
+    known.nodes = [Node(m, c, [s, s]) for m, c, s in NODES.values()]
+    known.online, known.rounds = {place: 100 + place for place in range(4)}, list(rounds)
+    return known
+
+
+def decide(rounds=(), *, known=None, **options):
+    seen = (fleet(rounds) if known is None else known).seen(3, 3600.0)
+    return Options(**options).build_controller().decide(seen)
+
+
+@pytest.mark.parametrize("given", [20, 20.0, "20"])
+def test_seconds(given):
+    assert decide(deadline=given) == (20.0, "fixed")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "soon", [1]])
 def test_what_is_no_deadline(wrong):
-    with pytest.raises(BadOption, match="deadline"):
-        controller(wrong, 30.0)
+    with pytest.raises(FedCoreError, match="deadline"):
+        Options(deadline=wrong)
 
 
-@pytest.mark.parametrize("auto", ["auto", None])
-def test_before_anybody_was_measured_a_round_lasts_as_long_as_it_may(auto):
-    assert controller(auto, 30.0)(Seen(None, [], [], 3600.0))[0] == 3600.0
+@pytest.mark.parametrize("name", ["auto", None, "percentile", "mean", "ddl-e", "kth-arrival"])
+def test_before_anybody_was_measured_a_round_lasts_as_long_as_it_may(name):
+    assert decide(deadline=name, known=Fleet(8)) == (3600.0, "nobody has answered yet")
 
 
-def test_then_it_is_the_percentile():
-    seconds, reason = controller("auto", 30.0)(Seen(3600.0, FLEET, [1.0], 3600.0))
-    assert seconds == pytest.approx(71.0)
-    assert reason == "70 % of 101 nodes need 71.0 s"
+def test_the_percentile_of_those_online_who_were_measured():
+    first = [[3600.0, 0.0, 0.0]]
+    assert decide(first, deadline="percentile")[0] == pytest.approx(4 + 0.7 * 9)
+    assert decide(first, deadline="percentile", stragglers=10.0)[0] == pytest.approx(4 + 0.9 * 9)
+    away = fleet(first)
+    del away.online[3]
+    assert decide(known=away, deadline="percentile")[0] == pytest.approx(4 + 0.7 * 6)
+    new = fleet(first)
+    new.nodes[3] = Node(30)
+    assert decide(known=new, deadline="percentile")[0] == pytest.approx(4 + 0.7 * 6)
 
 
-def test_it_moves_smoothly():
-    seconds, _ = controller("auto", 30.0)(Seen(100.0, FLEET, [1.0], 3600.0))
-    assert seconds == pytest.approx(100 + SMOOTHING * (71 - 100))
+def test_options_of_their_own_and_those_that_nobody_takes():
+    assert decide(deadline="kth-arrival", method={"share": 0.5})[0] == pytest.approx(7.0)
+    with pytest.raises(FedCoreError, match="no method option named 'times'"):
+        Options(deadline="kth-arrival", method={"times": 2})
 
 
-def test_it_is_bounded():
-    decide = controller("auto", 30.0)
-    assert decide(Seen(None, FLEET, [60.0], 3600.0))[0] == pytest.approx(ROOM * 60)
-    assert decide(Seen(None, FLEET, [1.0], 50.0))[0] == 50.0
-
-
-def test_a_fleet_that_slows_down_gets_more_time_within_ten_rounds():
-    decide, tau = controller("auto", 30.0), 71.0
-    for _ in range(10):
-        tau, _ = decide(Seen(tau, [3 * s for s in FLEET], [1.0], 3600.0))
-    assert tau == pytest.approx(3 * 71, rel=0.03)
+def test_auto_is_ours_and_shorter_than_the_percentile_where_the_way_is_short():
+    nodes = {n: adding(1.0, seconds=float(n), trip=n + 0.01) for n in (1, 2, 3, 4)}
+    told = {}
+    for name in ("auto", "percentile"):
+        _, grid = run(nodes, 4, grid=InProcessGrid(Time(), nodes), deadline=name)
+        told[name] = {o.assignment.base_version: o.deadline for _, o, _ in grid.sent}
+    assert told["auto"][0] == told["percentile"][0] == 3600.0
+    assert told["auto"][3] < told["percentile"][3] / 2

@@ -48,11 +48,13 @@ def test_speed_is_of_training_and_overhead_the_rest():
     known.learn(0, report(work=100, seconds=10.0), 40, 12.0, True)
     assert known[0].capability == 10.0
     assert known[0].transfer_seconds(BYTES) == pytest.approx(1.0)  # half of a first trip's 2 s
-    assert known.measured(2) == ([pytest.approx(80 / 10 + 2.0)], [])
+    assert known.seen(2, 60.0).seconds(2) == pytest.approx([80 / 10 + 2.0])
+    assert known.known_ways() == []
     known.learn(0, report(work=100, seconds=20.0), 40, 26.0, True)
     assert known[0].capability == 7.5
     assert known[0].transfer_seconds(BYTES) == pytest.approx(4.0)
-    assert known.measured(2) == ([pytest.approx(80 / 7.5 + 4.0)], [pytest.approx(4.0)])
+    assert known.seen(2, 60.0).seconds(2) == pytest.approx([80 / 7.5 + 4.0])
+    assert known.known_ways() == [pytest.approx(4.0)]
 
 
 def test_a_trip_that_was_not_seen_to_end_says_nothing_of_the_way():

@@ -39,16 +39,16 @@ def state(version, shift=0.0):
 
 def fleet():
     known = Fleet(8)
-    known.names, known.norms = ["a", "b"], [0.1, 1 / 3]
+    known.names, known.norms, known.rounds = ["a", "b"], [0.1, 1 / 3], [[12.5, 0.25, 3]]
     known.nodes = [Node(10, 1 / 3, [0.7], [0.1, -0.2]), Node(lies=2, left_out_until=9)]
     return known
 
 
 def test_all_of_it_comes_back(tmp_path):
-    save(tmp_path, RUN, state(4, 1.0), fleet(), 12.5)
+    save(tmp_path, RUN, state(4, 1.0), fleet())
     again = Fleet(8)
-    found, deadline = latest(tmp_path, RUN, ServerState(MODEL), again)
-    assert (found.version, deadline) == (4, 12.5)
+    found = latest(tmp_path, RUN, ServerState(MODEL), again)
+    assert found.version == 4
     assert list(found.params) == ["w", "n", "h"]
     assert all(torch.equal(found.params[name], v) for name, v in state(4, 1.0).params.items())
     assert torch.equal(found.tensors["c"], torch.ones(2))
@@ -58,7 +58,7 @@ def test_all_of_it_comes_back(tmp_path):
 
 def test_the_last_few_are_kept(tmp_path):
     for version in range(1, 8):
-        save(tmp_path, RUN, state(version), fleet(), 1.0)
+        save(tmp_path, RUN, state(version), fleet())
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         f"round-{version:08d}.npz" for version in range(8 - KEPT, 8)
     ]
@@ -66,17 +66,17 @@ def test_the_last_few_are_kept(tmp_path):
 
 def test_nothing_is_a_start(tmp_path):
     start = ServerState(MODEL)
-    assert latest(tmp_path / "none", RUN, start, Fleet(8)) == (start, None)
+    assert latest(tmp_path / "none", RUN, start, Fleet(8)) is start
 
 
 def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path, caplog):
     for version in (1, 2, 3):
-        save(tmp_path, RUN, state(version, version), fleet(), 1.0)
+        save(tmp_path, RUN, state(version, version), fleet())
     newest = tmp_path / "round-00000003.npz"
     newest.write_bytes(newest.read_bytes()[:-200])
     (tmp_path / "round-00000009.npz").write_bytes(b"")
     with caplog.at_level("WARNING", logger="flwr"):
-        found, _ = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
+        found = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
     assert found.version == 2
     assert "round-00000003.npz" in caplog.text
     assert "round-00000009.npz" in caplog.text
@@ -86,13 +86,13 @@ def test_a_file_without_a_checksum_is_no_checkpoint(tmp_path, caplog):
     old = {"run": np.array('{"benchmark":"flower","strategy":"fedcore","stragglers":30,"seed":0}')}
     np.savez(tmp_path / "round-00000005.npz", round=np.array(5), **old, **{"param/w": np.ones(1)})
     with caplog.at_level("WARNING", logger="flwr"):
-        assert latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))[0].version == 0
+        assert latest(tmp_path, RUN, ServerState(MODEL), Fleet(8)).version == 0
     assert "round-00000005.npz" in caplog.text
 
 
 @pytest.mark.parametrize("other", ["run", "model"])
 def test_one_of_another_job_is_refused(tmp_path, other):
-    save(tmp_path, RUN, state(4), fleet(), 1.0)
+    save(tmp_path, RUN, state(4), fleet())
     run = RunKey("flower", "fedavg", 30.0, 0) if other == "run" else RUN
     start = ServerState(MODEL if other == "run" else {"w": torch.zeros(3)})
     with pytest.raises(BadOption, match="another job"):
@@ -102,7 +102,7 @@ def test_one_of_another_job_is_refused(tmp_path, other):
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     folder = tmp_path_factory.mktemp("good")
-    save(folder, RUN, state(4, 1.0), fleet(), 12.5)
+    save(folder, RUN, state(4, 1.0), fleet())
     return (folder / "round-00000004.npz").read_bytes()
 
 
@@ -121,7 +121,7 @@ def test_fuzzed_checkpoints_are_passed_over_or_whole(good, tmp_path, changed, cu
         data[int(place * len(data))] ^= value
     path = tmp_path / "round-00000004.npz"
     path.write_bytes(bytes(data[: int(cut * len(data))]) + junk)
-    found, _ = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
+    found = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
     if found.version:  # the damage was where no content is
         assert found.version == 4
         assert torch.equal(found.params["w"], MODEL["w"] + 1.0)

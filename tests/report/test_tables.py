@@ -159,6 +159,7 @@ def found(**accuracies):
             final_test_accuracy=accuracy,
             mean_round_time=time,
             max_round_time=time,
+            deadline_miss_share=float(time > 1),
         )
         for strategy, (values, time) in accuracies.items()
         for seed, accuracy in enumerate(values)

@@ -73,7 +73,7 @@ def run_grid(
         if over:
             continue
         world = build_world(federation, own, run, strategy)
-        with closing(simulate_rounds(world, snapshot)) as rounds:
+        with closing(simulate_rounds(world, snapshot, found.get(run, [])[:done])) as rounds:
             for record, state in rounds:
                 if folder is not None:
                     folder.add(record, run, partial(to_snapshot, state))
@@ -98,13 +98,16 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     device = choose_device(experiment.device, experiment.executor)
     takers = [("strategy", name) for name in experiment.strategies]
     takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]
-    takers.append(("sampler", experiment.selection))
+    takers += [("sampler", experiment.selection), *experiment.controllers]
     takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
     plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
     selector_of(experiment.selector, tuple(experiment.method.items()))
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
     find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
     dataset = find_data(seed=experiment.data_seed)
+    if experiment.patience and dataset.test is None:
+        what = f"patience {experiment.patience} needs held-out data"
+        raise BadOption(f"{what}, of which {experiment.benchmark!r} has none; leave it out")
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
         none = f"of which {experiment.benchmark!r} has none"

@@ -73,6 +73,7 @@ def _parameter(name: str) -> inspect.Parameter:
     else:
         hint = typing.get_type_hints(Experiment)[name]
         metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
+        metavars[float | str] = "NUMBER|NAME"
         metavar = "PATH" if name in ("data_dir", "speeds") else metavars.get(hint, "LIST")
         panel = option_fields()[name].metadata["panel"]
         option = typer.Option(flag, help=_help(name), rich_help_panel=panel, metavar=metavar)
@@ -222,11 +223,11 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
 
 @app.command(name="list")
 def list_everything() -> None:
-    """List benchmarks, strategies, selectors, samplers and models."""
+    """List benchmarks, strategies, selectors, samplers, deadlines and models."""
     table = Table("Kind", "Name", "What it is", box=None, padding=(0, 2))
     for name in benchmark_names():
         table.add_row("benchmark", name, (find(name).module.__doc__ or "").split("\n")[0])
-    for kind in ("strategy", "selector", "sampler", "model"):
+    for kind in ("strategy", "selector", "sampler", "deadline", "model"):
         for name in plugins.names(kind):
             table.add_row(kind, name, plugins.summary(kind, name))
     plain_console().print(table)

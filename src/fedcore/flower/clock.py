@@ -94,10 +94,10 @@ class GridClock(Clock):
     def __len__(self) -> int:
         return len(self.in_flight)
 
-    def time_for_work(self, client: ClientProfile) -> float:
+    def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """What the way, as measured, leaves of the deadline."""
         way = client.transfer_seconds(self.fleet.model_bytes)
-        return max(0.0, self.deadline - way) * USED
+        return max(0.0, (deadline or self.deadline) - way) * USED
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out; if nobody was out at the merge, time begins now."""

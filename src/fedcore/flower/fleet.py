@@ -1,10 +1,10 @@
-"""What the server learns of its nodes, their speed and the way to them; and the deadline by it."""
+"""What the server learns of its nodes, their speed and the way to them."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from logging import WARNING
 from statistics import fmean, median, pstdev
@@ -14,11 +14,10 @@ import numpy as np
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore import log
 
-from fedcore.errors import BadOption
 from fedcore.flower.wire import Report
+from fedcore.server.controller import Seen
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
-from fedcore.values import above_zero
 
 SHARE = 0.5  # of a new measurement in an average
 FADING = 0.8  # of what is known of a node that sits out, every round
@@ -27,8 +26,6 @@ KEPT, RECENT = 16, 4  # trips that are remembered, and those whose mean is the w
 FIRST_SPREAD = 0.5  # seconds, of ways back while there is only one
 NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
 LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
-SMOOTHING = 0.3  # share of what is measured now in the next deadline
-ROOM = 1.5  # the shortest deadline, in overheads: below it hardly anything is trained
 
 
 @dataclass(slots=True)
@@ -60,6 +57,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         self.nodes: list[Node] = []
         self.online: dict[ClientId, int] = {}  # the address of each, for this run
         self.norms: list[float] = []  # of updates that were accepted
+        self.rounds: list[list[float]] = []  # deadline, Σ of losses, and their number
 
     def meet(self, found: Iterable[NodeInfo]) -> None:
         """Who is online now; a node is its key, or where it has none, its address."""
@@ -98,6 +96,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         if report.work and report.training_seconds > 0:
             now = report.work / report.training_seconds
             node.speed += SHARE * (now - node.speed) if node.speed else now
+        for last in self.rounds[-1:]:
+            last[1:] = last[1] + report.loss_sum, last[2] + report.loss_count
         if timely:
             node.ways = [*node.ways, max(0.0, trip - report.training_seconds)][-KEPT:]
             node.backs = [*node.backs, trip - report.age - report.handler_seconds][-KEPT:]
@@ -137,57 +137,26 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         """Who is left out of a round for bad answers."""
         return {c for c in self.online if self.nodes[c].left_out_until > version}
 
-    def measured(self, epochs: int) -> tuple[list[float], list[float]]:
-        """Seconds of E epochs with the way, and of the way alone, which is known from trip 2 on."""
-        there = [self.nodes[client] for client in self.online]
-        full = [epochs * node.samples / node.speed + node.way for node in there if node.speed]
-        return full, [node.way for node in there if len(node.ways) > 1]
+    def seen(self, epochs: int, most: float) -> Seen:
+        """What a deadline is decided by: who is online and was measured, and the rounds so far."""
+        there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
+        table = np.array([[n.samples, n.speed, n.way] for n in there]).reshape(-1, 3)
+        rounds, known = np.array(self.rounds).reshape(-1, 3), np.ones(len(table), bool)
+        return Seen(epochs, *table.T, known, len(self.online), rounds, most)
+
+    def known_ways(self) -> list[float]:
+        """Seconds of the way to who is online, which are known from trip 2 on."""
+        there = (self.nodes[client] for client in self.online)
+        return [node.way for node in there if len(node.ways) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""
         nodes = [dataclasses.asdict(node) for node in self.nodes]
-        return {"names": self.names, "nodes": nodes, "norms": self.norms}
+        known = {"names": self.names, "norms": self.norms, "rounds": self.rounds}
+        return {**known, "nodes": nodes}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Know again what a checkpoint holds."""
         self.names, self.norms = list(saved["names"]), list(saved["norms"])
         self.nodes = [Node(**node) for node in saved["nodes"]]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a deadline is decided by."""
-
-    before: float | None  # the last one
-    full: Sequence[float]  # seconds that E epochs and the way take, of all who were measured
-    overheads: Sequence[float]  # seconds that the way alone takes
-    most: float  # the longest that a round may last
-
-
-Controller = Callable[[Seen], tuple[float, str]]  # seconds, and why
-
-
-def controller(deadline: float | str | Controller | None, stragglers: float) -> Controller:
-    """What an option names: seconds; 'auto' or None, by the fleet; or a function of one's own.
-
-    By the fleet, τ moves towards the (100 - s)-th percentile, so that s % are stragglers.
-    """
-    if callable(deadline):
-        return deadline
-    if isinstance(deadline, int | float):
-        above_zero("deadline", seconds := float(deadline))
-        return lambda seen: (seconds, "fixed")
-    if deadline not in (None, "auto"):
-        raise BadOption(f"deadline must be seconds or 'auto', got {deadline!r}")
-
-    def by_percentile(seen: Seen) -> tuple[float, str]:
-        if not seen.full:
-            return seen.most, "nobody was measured yet"
-        aim = float(np.percentile(seen.full, 100 - stragglers))
-        reason = f"{100 - stragglers:g} % of {len(seen.full)} nodes need {aim:.1f} s"
-        # The first round lasts as long as it may, so its deadline says nothing.
-        old = seen.before if seen.before is not None and seen.before < seen.most else aim
-        least = ROOM * float(np.median(seen.overheads)) if seen.overheads else 0.0
-        return min(max(old + SMOOTHING * (aim - old), least), seen.most), reason
-
-    return by_percentile
+        self.rounds = [list(one) for one in saved.get("rounds", [])]  # none before 0.5

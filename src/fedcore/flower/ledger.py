@@ -29,10 +29,10 @@ from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 FORMAT, KEPT, FILES = 1, 3, "round-*.npz"
 
 
-def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet, deadline: float) -> None:
+def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
     """Write the state after a round; jobs in flight are lost with the process that sent them."""
     saved = to_snapshot(replace(state, jobs=()))
-    own = {"format": FORMAT, "fleet": fleet.to_json(), "deadline": deadline}
+    own = {"format": FORMAT, "fleet": fleet.to_json()}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"round-{state.version:08d}.npz"
     save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
@@ -40,10 +40,8 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet, deadline: 
         old.unlink(missing_ok=True)
 
 
-def latest(
-    folder: Path, run: RunKey, start: ServerState, fleet: Fleet
-) -> tuple[ServerState, float | None]:
-    """The state after the last round that is whole on disk, and its deadline; else ``start``."""
+def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> ServerState:
+    """The state after the last round that is whole on disk; else ``start``."""
     for path in sorted(folder.glob(FILES), reverse=True):
         try:
             owner, _, saved = load_checkpoint(path) or (None, 0, Snapshot({}, {}))
@@ -61,8 +59,8 @@ def latest(
             )
         fleet.restore(saved.meta["fleet"])
         log(INFO, "going on after round %d, from %s", state.version, path)
-        return state, saved.meta["deadline"]
-    return start, None
+        return state
+    return start
 
 
 def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int) -> OutputFolder:

@@ -22,17 +22,18 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import ledger
 from fedcore.flower.clock import GridClock, Notes
-from fedcore.flower.fleet import UNMEASURED, Controller, Fleet, Seen, controller
+from fedcore.flower.fleet import UNMEASURED, Fleet
 from fedcore.flower.post import Post
 from fedcore.flower.wire import WEIGHT, initial_params, to_record
 from fedcore.records import RunKey
+from fedcore.server.controller import Controller, Seen
 from fedcore.server.loop import LoopSettings, Server
 from fedcore.server.merge import RunningMean
 from fedcore.server.method import Plan, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import ClientProfile, LocalPlan, Params
 from fedcore.types import Path as Way
-from fedcore.values import above_zero, at_least, one_of, percentages
+from fedcore.values import above_zero, at_least, convert, one_of, percentages
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
 LARGEST = 2**40  # samples of a node
@@ -44,7 +45,8 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 class Options:
     """What ``FedCore`` takes beside the arguments of FedAvg."""
 
-    deadline: float | str | Controller | None = "auto"  # seconds; 'auto': by the measured fleet
+    # Seconds; the name of what sets them, 'auto' or one of 'fedcore list'; or a function that does.
+    deadline: float | str | Callable[[Seen], tuple[float, str]] | None = "auto"
     local_epochs: int = 10  # E, what a node does where time suffices
     grace: float = 3.0  # seconds that answers are waited for after the deadline
     strategy: str = "fedcore"  # what slow nodes do, how answers are merged, and when
@@ -52,7 +54,7 @@ class Options:
     selection: str = "uniform"  # sampler
     quorum: int = 1  # fewest answers of a round: with fewer the model stays as it is
     over_selection: float = 1.0  # nodes that are asked for every answer that is waited for
-    stragglers: float = 30.0  # percentage of nodes that 'auto' makes stragglers
+    stragglers: float = 30.0  # percentage of nodes that deadline 'percentile' makes stragglers
     clock: str = "wall"  # 'virtual': each node's own seconds, where more nodes than processes are
     seed: int = 0
     checkpoint: str | Path | None = None  # a folder: go on after the last round in it
@@ -68,11 +70,24 @@ class Options:
         percentages("stragglers", (self.stragglers,))
         one_of("wall", "virtual")("clock", self.clock)
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
-        named = (("strategy", self.strategy), ("sampler", self.selection))
+        named = [("strategy", self.strategy), ("sampler", self.selection)]
+        named += [("deadline", self.deadline)] if isinstance(self.deadline, str) else []
         local = (("strategy", own),) if (own := self.method.get("local")) else ()
         plugins.check_taken(self.method, (*named, *local, ("selector", self.selector)))
         self.build_strategy({}, 1)
         self.build_sampler(0)
+        self.build_controller()
+
+    def build_controller(self) -> Controller:
+        """What sets deadlines; a function of one's own is taken at its word."""
+        if callable(self.deadline):
+            return Controller(self.deadline, bounded=False)
+        given = "auto" if self.deadline is None else self.deadline
+        value = convert("deadline", given, float | str)
+        known = {"stragglers": self.stragglers, "seconds": value}
+        name = value if isinstance(value, str) else "fixed"
+        built: Controller = self._build("deadline", name, Controller, known)
+        return built
 
     def build_sampler(self, model_bytes: int) -> Sampler:
         """The sampler by its name."""
@@ -153,7 +168,7 @@ class FedCore(FedAvg):
         rest = {name: options[name] for name in sorted(options.keys() - names - known.keys())}
         weighted_by = theirs.arguments.get("weighted_by_key")
         self.options = Options(**ours, weighted_by=weighted_by, method=rest)
-        self._controller = controller(self.options.deadline, self.options.stragglers)
+        self._controller = self.options.build_controller()
 
     def configure_train(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: rounds are made inside ``start``."""
@@ -185,9 +200,9 @@ class FedCore(FedAvg):
         self.summary()
         method = options.build_strategy(state.params, self.min_available_nodes)
         fleet = Fleet(sum(value.nbytes for value in state.params.values()))
-        kept, before = None if options.checkpoint is None else Path(options.checkpoint), None
+        kept = None if options.checkpoint is None else Path(options.checkpoint)
         if kept is not None:
-            state, before = ledger.latest(kept, run, state, fleet)
+            state = ledger.latest(kept, run, state, fleet)
         order = RecordDict({self.arrayrecord_key: ArrayRecord()})
         order[self.configrecord_key] = ConfigRecord(dict(train_config or {}))
         post, bounded = Post(grid, self.monotonic, self.sleep), not keeps_no_deadline(method)
@@ -204,7 +219,7 @@ class FedCore(FedAvg):
         if evaluate_fn and not state.version and (first := evaluate_fn(0, initial_arrays)):
             result.evaluate_metrics_serverapp[0] = first
         fleet.meet(grid.get_nodes())
-        reason = self._set_deadline(clock, before, timeout)
+        reason = self._set_deadline(clock, timeout)
         answered = num_rounds <= state.version
         for merged in server.run(state):
             notes, number, began = clock.notes, merged.state.version, self.monotonic()
@@ -228,20 +243,20 @@ class FedCore(FedAvg):
             if out:
                 out.add(record, run)
             if kept is not None:
-                ledger.save(kept, run, merged.state, fleet, clock.deadline)
+                ledger.save(kept, run, merged.state, fleet)
             if number < num_rounds:
-                reason = self._set_deadline(clock, clock.deadline, timeout)
+                reason = self._set_deadline(clock, timeout)
         if out and out.runs:
             out.finish()
         if not answered:
             raise FedCoreError("no answer could be merged in any round; the log says why")
         return result
 
-    def _set_deadline(self, clock: GridClock, before: float | None, most: float) -> str:
+    def _set_deadline(self, clock: GridClock, most: float) -> str:
         """Decide the deadline of the next round; gives the reason."""
-        full, ways = clock.fleet.measured(self.options.local_epochs)
-        clock.deadline, reason = self._controller(Seen(before, full, ways, most))
-        above_zero("deadline", clock.deadline)
+        seen, ways = clock.fleet.seen(self.options.local_epochs, most), clock.fleet.known_ways()
+        clock.deadline, reason = self._controller.decide(seen)
+        clock.fleet.rounds.append([clock.deadline, 0.0, 0.0])
         if ways and len(ways) == len(clock.fleet.online) and min(ways) >= clock.limit:
             raise BadOption(
                 f"everybody would sit out: the deadline is {clock.limit:.1f} s, but messages alone "

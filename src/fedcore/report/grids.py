@@ -61,6 +61,7 @@ and the worst tenth of clients: accuracy on their own training data.
 Jain's index: 1 where all clients are merged equally often.
 Client-seconds: all that clients spent (and the share that was lost).
 Of seeds the median; k, M, G: thousands, millions, billions."""
+ON_TIME = "a round of 1.00 ends at the deadline"
 STALE = "\nStale: merges while an answer was made, in the mean and at most."
 WIDEST = 9  # columns of numbers that 80 characters have room for
 
@@ -101,7 +102,9 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Grid:
     counts = sorted({run["rounds"] for runs in cells.values() for run in runs})
     rounds = (f"{counts[0]:,} to " if len(counts) > 1 else "") + counted(counts[-1], "round")
     title = f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}"
-    caption = "Accuracy on data nobody trained on; a round of 1.00 ends at the deadline." + (
+    by_round = any("mean_deadline" in run for runs in cells.values() for run in runs)
+    unit = f"1.00 is the deadline at {stragglers:g} %" if by_round else ON_TIME
+    caption = f"Accuracy on data nobody trained on; {unit}." + (
         "\nMedian of the seeds, and from the least to the largest of them." if several else ""
     )
     return _grid(title, caption, [(name, partial(cell_of, key)) for name, key in COLUMNS], cells)
@@ -212,7 +215,7 @@ def _finding(cells: Cells) -> str:
     found = {s: values_of("final_test_accuracy", runs) for s, runs in cells.items()}
     accuracy = {s: statistics.median(values) for s, values in found.items() if values}
     told = {s: f"{strategy_title(s)} {100 * value:.1f} %" for s, value in accuracy.items()}
-    late = [s for s in told if any(run["max_round_time"] > 1 for run in cells[s])]
+    late = [s for s in told if any(run["deadline_miss_share"] for run in cells[s])]
     on_time = sorted(told.keys() - late, key=lambda s: -accuracy[s])
     parts = []
     if on_time:

@@ -46,6 +46,8 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
         "clients": [_client_row(client, record.deadline) for client in record.clients],
         **({"ending": asdict(record.ending)} if record.ending else {}),
         **({"cut": True} if record.cut else {}),
+        **({} if record.allowed is None else {"deadline": record.allowed / record.deadline}),
+        **({"reason": record.reason} if record.reason else {}),
         **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
@@ -55,6 +57,8 @@ def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     values: Row = {name: _value(row, name) for name in (*MEASURED, "rejected")}
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
     values["cut"] = "cut" in row
+    values["allowed"] = _value(row, "deadline") if "deadline" in row else None
+    values["reason"] = str(row.get("reason", ""))
     clients = tuple(map(_client, row["clients"]))
     if "ending" in row:
         values["ending"] = Ending(*(_value(row["ending"], f.name) for f in fields(Ending)))
@@ -82,8 +86,8 @@ def event_lines(run: RunKey, record: RoundRecord) -> str:
 
 
 def is_over(records: Sequence[RoundRecord], most: int) -> bool:
-    """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
-    return len(records) == most or (bool(records) and records[-1].cut)
+    """Whether a run of at most so many rounds is over; time or patience may have ended it."""
+    return len(records) == most or (bool(records) and bool(records[-1].cut or records[-1].ending))
 
 
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:

@@ -34,6 +34,7 @@ class _Run:
     rounds: dict[int, list[tuple[Event, _Job]]] = field(default_factory=lambda: defaultdict(list))
     now: float = 0.0  # the last event
     end: float = 0.0  # of the last round
+    unit: float = 0.0  # seconds of the run's deadline; 0: not known yet
 
     def take(self, event: Event) -> Iterator[str]:
         """What is wrong with an event that follows those taken before."""
@@ -74,7 +75,11 @@ class _Run:
     def compare(self, row: dict[str, Any]) -> Iterator[str]:
         """In what a line of rounds.jsonl differs from the events of its round."""
         events = self.rounds.pop(row["round"], [])
-        deadline = next((job.sent["deadline"] for job in self.jobs.values()), 1.0)
+        own = row.get("deadline", 1.0)  # of the round, in deadlines of the run
+        units = {event["deadline"] / own for event, _ in events if event["event"] == "sent"}
+        if not all(math.isclose(unit, self.unit or unit) for unit in units):
+            yield f"its deadline is {own:g}, but its jobs have another"
+        self.unit = deadline = self.unit or next(iter(units), 1.0)
         self.end += row["round_time"] * deadline
         for event, _ in events:
             last = self.end if event["event"] == "merged" else 0.0

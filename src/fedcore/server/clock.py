@@ -30,8 +30,8 @@ class Clock(Protocol):
     def __len__(self) -> int:
         """How many these are."""
 
-    def time_for_work(self, client: ClientProfile) -> float:
-        """Seconds of τ that a client has for its work; the rest is sending the model."""
+    def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
+        """Seconds of τ, or another one, that a client has for work; the rest is sending."""
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out."""
@@ -86,11 +86,11 @@ class VirtualClock:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def time_for_work(self, client: ClientProfile) -> float:
+    def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """The most seconds t with t + transfer <= τ, rounding included; 0 where there are none."""
-        transfer = client.transfer_seconds(self.model_bytes)
-        time = self.deadline - transfer
-        while time > 0 and time + transfer > self.deadline:
+        transfer, limit = client.transfer_seconds(self.model_bytes), deadline or self.deadline
+        time = limit - transfer
+        while time > 0 and time + transfer > limit:
             time = math.nextafter(time, 0.0)
         return max(0.0, time)
 
@@ -132,7 +132,7 @@ class VirtualClock:
             return job, None
         update = self._answers.pop(sequence)
         seconds = self._heard(job) if update.seconds is None else update.seconds
-        kind = "late" if seconds > self.deadline else "done"
+        kind = "late" if seconds > (job.deadline or self.deadline) else "done"
         more = {"bytes_up": self._answer_bytes(job), "work": self._work(job), "away": job.away}
         self._events.append(event(kind, time, told, **more))
         # What the server knows better than a client: how it was drawn, and where it began.
@@ -191,14 +191,14 @@ class VirtualClock:
         self._events.append(event("sent", time, told, **known))
         started = time + download + before
         self._events.append(event("started", started, told))
-        job = replace(job, sent=time, started=started, away=away, lost=lost)
+        job = replace(job, sent=time, started=started, away=away, lost=lost, deadline=self.deadline)
         return replace(job, arrives=self.now + self._heard(job))
 
     def _heard(self, job: Job) -> float:
         """Seconds from sending a job to its answer, or to the notice that it is lost."""
         if job.lost is None:
             return self._seconds(job) + job.away
-        return max(job.lost + job.away, self.deadline)
+        return max(job.lost + job.away, job.deadline or self.deadline)
 
     def _work(self, job: Job) -> int:
         return job.assignment.plan.work(job.profile.num_samples)

@@ -4,6 +4,7 @@ It knows no rounds. A synchronous round is what a strategy's pace makes of it: n
 anything new until everybody has answered (Algorithm 1, lines 3 to 15).
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,10 +17,14 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.records import ClientRecord, Event, Waste, event
 from fedcore.server.clock import Clock
+from fedcore.server.controller import Controller, begin, learn, recall
 from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
+
+log = logging.getLogger(__name__)
+DOUBLINGS = 64  # of a deadline at most: a strategy may have nobody work, whatever it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Merged:
     training_seconds: float  # of real time, until all answers were there
     events: tuple[Event, ...] = ()
     cut: bool = False  # the run's time ended before a merge: the model is the one before
+    deadline: float = 0.0  # seconds that it might last
+    reason: str = ""  # why so many, where a controller decides
 
 
 @dataclass(slots=True)
@@ -56,6 +63,9 @@ class Server:
     profiles: Mapping[ClientId, ClientProfile]
     sizes: ClientSizes
     settings: LoopSettings
+    controller: Controller | None = None  # None: the clock's deadline stays as it is
+    _reason: str = field(default="", init=False)  # of the deadline
+    _seen: Params = field(default_factory=dict, init=False)  # with the round that is under way
     _handed_out: int = field(default=0, init=False)
     _draws: int = field(default=0, init=False)  # from the present version
     _starts: Counter[ClientId] = field(default_factory=Counter, init=False)  # likewise, by client
@@ -63,11 +73,16 @@ class Server:
     _plans: Plans = field(default_factory=dict, init=False)  # of those drawn together
 
     def assign(
-        self, client: ClientId, version: int, repeat: int = 0, shift: Params | None = None
+        self,
+        client: ClientId,
+        version: int,
+        repeat: int = 0,
+        shift: Params | None = None,
+        deadline: float | None = None,
     ) -> tuple[Assignment, ClientProfile]:
-        """What a client is told that starts from a version, and who it is."""
+        """What a client is told that starts from a version, and who it is; None: by τ as it is."""
         profile = self.profiles[client]
-        time_left = self.clock.time_for_work(profile)
+        time_left = self.clock.time_for_work(profile, deadline)
         ask = self._plans.get(client, self.strategy.plan)
         plan = checked(ask(profile, time_left, self.settings.epochs))
         return Assignment(client, plan, version, self.settings.seed, repeat, shift), profile
@@ -75,6 +90,8 @@ class Server:
     def run(self, state: ServerState) -> Iterator[Merged]:
         """Merge after merge, from ``state`` on."""
         self.clock.began = state.time
+        if "rounds" in state.seen:
+            self.clock.deadline = float(state.seen["rounds"][-1, 0])
         self.clock.send(state.jobs)
         self._handed_out = len(state.jobs)
         while state.version < self.settings.merges and not self.clock.over:
@@ -83,14 +100,14 @@ class Server:
 
     def _until_merge(self, state: ServerState) -> Merged:
         pace, clock = self.strategy.pace, self.clock
-        alarm = None if pace.alarm is None else pace.alarm * clock.deadline
         merging, memory = self.strategy.merge(state), state.sampler
         answers = rejected = 0
         rang, trained = False, 0.0
         taken: list[Assignment] = []
-        self._draws, self._starts = 0, Counter()
+        self._draws, self._starts, self._seen = 0, Counter(), state.seen
         self._look_ahead(state.version)
         records = self._hand_out(state, memory)
+        alarm = None if pace.alarm is None else pace.alarm * clock.deadline
         while (action := pace.decide(Situation(answers, len(clock), rang))) is Action.WAIT:
             if pace.refill_at_once:
                 records += self._hand_out(state, memory)
@@ -117,23 +134,23 @@ class Server:
                 answers += update.copies
                 taken.append(job.assignment)
                 merging.add(update, job.base)
-                if self.sampler.observe is not None:
-                    memory = self.sampler.observe(memory, update, self.sizes)
+                memory = self._observe(memory, job, update)
             else:
                 rejected += 1
-        seconds = clock.now
-        cut = clock.over
+        seconds, cut = clock.now, clock.over
         dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         kept = cut or answers < pace.quorum  # the model stays as it is
         after = replace(state if kept else merging.finish(), version=state.version + 1)
-        after = replace(after, sampler=memory, jobs=clock.in_flight, time=clock.began)
+        after = replace(after, jobs=clock.in_flight, time=clock.began)
+        after = replace(after, sampler=memory, seen=self._seen)
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
             events.append(event("merged", clock.began, told, staleness=stale))
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
-        return Merged(after, seconds, ordered, rejected, trained, tuple(events), cut)
+        how = cut, clock.deadline, self._reason
+        return Merged(after, seconds, ordered, rejected, trained, tuple(events), *how)
 
     def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
@@ -147,11 +164,13 @@ class Server:
         if cohort is None:
             busy = away.union(job.assignment.client_id for job in out)
             cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
-        self._draws += 1
         jobs, sat_out = [], []
         if self.strategy.by_cohort is not None:
             known = {client: self.profiles[client] for client in cohort}
             self._plans = self.strategy.by_cohort(state, known)
+        if self.controller is not None and cohort and self._draws == 0:
+            self._set_deadline(self.controller, state, cohort)
+        self._draws += 1
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
             shift = self.strategy.shift(state, client)
             told, profile = self.assign(client, state.version, self._starts[client], shift)
@@ -166,6 +185,29 @@ class Server:
         self.clock.send(jobs)
         return sat_out
 
+    def _set_deadline(self, controller: Controller, state: ServerState, cohort: Cohort) -> None:
+        """Before a round: as the controller says, or longer, until somebody drawn can work."""
+        clock, before, number = self.clock, self.clock.deadline, state.version + 1
+        seen = recall(state.seen, self.sizes, cohort, self.settings.epochs)
+        seconds, self._reason = controller.decide(seen)
+        for clock.deadline in (
+            seconds * 2**n for n in range(DOUBLINGS if controller.bounded else 1)
+        ):
+            if any(self.assign(client, state.version)[0].plan.phases for client in cohort):
+                break
+        else:
+            clock.deadline = seconds
+        if clock.deadline != before:
+            log.info("round %d may last %.4g s: %s", number, clock.deadline, self._reason)
+        self._seen = begin(self._seen, clock.deadline)
+
+    def _observe(self, memory: Params, job: Job, update: LocalUpdate) -> Params:
+        """What sampler and controller learn from an answer; gives the sampler's memory."""
+        if self.controller is not None:
+            self._seen = learn(self._seen, self.sizes, job, update)
+        observe = self.sampler.observe
+        return memory if observe is None else observe(memory, update, self.sizes)
+
     def _draw(self, count: int, version: int, **known: Any) -> Cohort:
         seed = self.settings.seed
         return self.sampler.draw(Draw(count, version, seed, self.sizes, self.profiles, **known))
@@ -174,7 +216,7 @@ class Server:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""
         ahead = self.settings.ahead
         fixed = self.sampler.observe is None and self.strategy.pace.synchronous
-        if not ahead or not fixed or self.strategy.by_cohort is not None:
+        if not ahead or not fixed or self.strategy.by_cohort is not None or self.controller:
             return
         for later in range(version, min(version + ahead + 1, self.settings.merges)):
             if later in self._drawn_ahead:

@@ -26,6 +26,7 @@ class Job:
     started: float = 0.0  # likewise, its work: when it has the model
     away: float = 0.0  # seconds of its time for which the client is away
     lost: float | None = None  # seconds of its own after which the client drops out
+    deadline: float | None = None  # seconds that it may take, once it was handed out
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class ServerState:
     tensors: Params = field(default_factory=dict)  # a strategy's own
     clients: Mapping[ClientId, Params] = field(default_factory=dict)  # what it keeps of each
     sampler: Params = field(default_factory=dict)  # a sampler's memory
+    seen: Params = field(default_factory=dict)  # what a controller of deadlines goes by
     jobs: tuple[Job, ...] = ()  # what is in flight
     time: float = 0.0  # virtual seconds since the run's start
     # Of simulations alone, to go on from: what clients keep to themselves, and no server sees.
@@ -46,6 +48,7 @@ class ServerState:
 def to_snapshot(state: ServerState) -> Snapshot:
     """All that a later process needs to go on from ``state``."""
     own = {"param": state.params, "state": state.tensors, "sampler": state.sampler}
+    own["seen"] = state.seen
     memory = {str(client): losses for client, losses in state.on_clients.items()}
     clients = {f"client/{client}": kept for client, kept in state.clients.items()}
     groups: dict[str, Params] = {**own, "memory": memory, **clients}
@@ -61,14 +64,15 @@ def to_snapshot(state: ServerState) -> Snapshot:
             scalars = dataclasses.asdict(replace(job.answer, params={}, payload=None))
             del scalars["params"]
         who = told.client_id, told.base_version, told.repeat
-        times = job.sent, job.started, job.away, job.lost
+        times = job.sent, job.started, job.away, job.lost, job.deadline
         jobs.append([*who, job.copies, job.arrives, scalars, *times])
     tensors = {f"{group}/{name}": v for group, own in groups.items() for name, v in own.items()}
     return Snapshot(tensors, {"version": state.version, "jobs": jobs, "time": state.time})
 
 
-# (client, base version, repeat, shift) -> what the client was told, made again
-Assign = Callable[[ClientId, int, int, Params | None], tuple[Assignment, ClientProfile]]
+# (client, base version, repeat, shift, deadline) -> what the client was told, made again
+Again = tuple[ClientId, int, int, Params | None, float | None]
+Assign = Callable[[*Again], tuple[Assignment, ClientProfile]]
 
 
 def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> ServerState:
@@ -84,7 +88,9 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
     for number, job in enumerate(saved.meta["jobs"]):
         client, version, repeat, copies, arrives, scalars, *times = job
         base = bases.setdefault(version, group(f"base/{version}"))
-        told, profile = assign(client, version, repeat, group(f"shift/{number}") or None)
+        deadline = times[4] if len(times) > 4 else None  # versions before 0.5 had one for all
+        shift = group(f"shift/{number}") or None
+        told, profile = assign(client, version, repeat, shift, deadline)
         answer = None
         if scalars is not None:
             payload = group(f"payload/{number}") or None
@@ -96,6 +102,7 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         tensors=group("state"),
         clients={client: group(f"client/{client}") for client in sorted(owners)},
         sampler={name: value.cpu() for name, value in group("sampler").items()},
+        seen={name: value.cpu() for name, value in group("seen").items()},
         jobs=tuple(jobs),
         time=saved.meta.get("time", 0.0),  # versions before 0.4 did not say
         on_clients={int(client): value.cpu() for client, value in group("memory").items()},

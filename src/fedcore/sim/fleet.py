@@ -64,7 +64,7 @@ def fleet_of(sizes: Sizes, experiment: Experiment, run: RunKey, model_bytes: int
     links = [np.full_like(own, one) if one else own for own, one in zip(links, given, strict=True)]
     profiles = Profiles(known, speeds, *links)
     full = full_seconds(profiles, experiment.epochs, model_bytes)
-    seconds = experiment.deadline or deadline(full, run.stragglers)
+    seconds = experiment.seconds or deadline(full, run.stragglers)
     on, off = experiment.mean_on * seconds, experiment.mean_off * seconds
     presence = Presence(known, on, off, run.seed) if off else None
     slow = frozenset(known.ids[place] for place in np.flatnonzero(full > seconds).tolist())

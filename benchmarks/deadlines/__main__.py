@@ -1,0 +1,101 @@
+"""Run the study of deadlines, or a piece of it, with torch and NumPy alone.
+
+    python -m benchmarks.deadlines [--benchmark mnist] [--sends 0.01,0.1] [--arms auto,1]
+        [--seeds 0,1] [--out FOLDER] [--results FOLDER] [--data-dir DIR] [--device cuda]
+
+Every run is a file of its own, ``FOLDER/BENCHMARK/SEED/SEND-ARM.json``; one that is there is left
+alone, so a killed command goes on with the run that it was at. Pieces may run side by side. What
+is done is condensed into ``RESULTS/deadlines-BENCHMARK.json`` at the end; ``--condense`` does that
+alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "src"))
+
+import torch  # noqa: E402
+
+from benchmarks.deadlines.runs import arm, reference  # noqa: E402
+from benchmarks.deadlines.settings import ARMS, OPTIONS, PARTS, SEEDS, SENDS, STRATEGY  # noqa: E402
+from fedcore.history import environment  # noqa: E402
+
+
+def done(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a file holds; it is made where it is not there."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(json.dumps(make()) + "\n", encoding="utf-8")
+        partial.replace(path)
+        print(f"{path}: done", flush=True)
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def condense(benchmark: str, out: Path, results: Path) -> Path:
+    """All runs that are done as one file."""
+    runs = []
+    for path in sorted((out / benchmark).glob("*/*-*.json")):
+        send, _, name = path.stem.partition("-")
+        found = json.loads(path.read_text("utf-8"))
+        kept = {key: found[key] for key in ("reached", "target", "passed", "rounds", "tau30")}
+        if name == "auto":
+            kept["deadlines"] = [round(value, 5) for value in found["deadlines"][::5]]
+        runs.append({"seed": int(path.parent.name), "send": float(send), "arm": name, **kept})
+    content = {
+        "benchmark": benchmark,
+        "strategy": {"name": STRATEGY, **OPTIONS},
+        "environment": environment(),
+        "runs": runs,
+    }
+    lines = ",\n".join(json.dumps(run) for run in runs)
+    text = json.dumps({**content, "runs": []}, indent=1)
+    path = results / f"deadlines-{benchmark}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.replace('"runs": []', f'"runs": [\n{lines}\n]') + "\n", encoding="utf-8")
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--benchmark", choices=list(PARTS), default="synthetic-1-1")
+    parser.add_argument("--sends", default=",".join(f"{send:g}" for send in SENDS))
+    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "deadlines")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--threads", type=int, default=1, help="0: one per core")
+    parser.add_argument("--condense", action="store_true", help="run nothing; write the results")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    machine = {"device": asked.device, "threads": asked.threads, "data_dir": asked.data_dir}
+    seeds, sends = map(int, asked.seeds.split(",")), map(float, asked.sends.split(","))
+    for name in (arms := asked.arms.split(",")):
+        if name not in ARMS:
+            parser.error(f"arm {name!r} is not there; there are {', '.join(ARMS)}")
+    places = () if asked.condense else product(seeds, sends, arms)
+    for seed, send, name in places:
+        folder = asked.out / asked.benchmark / str(seed)
+
+        def fedavg(seed: int = seed) -> dict[str, Any]:
+            return reference(asked.benchmark, seed, **machine)
+
+        best = done(folder / "fedavg.json", fedavg)["accuracy"]
+        known = asked.benchmark, seed, send, name, best
+        done(folder / f"{send:g}-{name}.json", lambda known=known: arm(*known, **machine))
+    print(f"written: {condense(asked.benchmark, asked.out, asked.results)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What the study of deadlines runs: benchmarks, links, arms, and the strategy that all of them use.
+
+τ30 is the deadline at 30 % stragglers of compute alone, the unit of all times here. Links are
+equal: fetching the model and sending it back takes ``send`` τ30 together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedcore.config import Experiment, resolve
+from fedcore.sources.benchmark import find
+
+# The one strategy of all arms; our own takes its place where there is one.
+STRATEGY, OPTIONS = "fedcore", {"coreset_epochs": 1, "catch_up": 3.0}
+SENDS = (0.01, 0.1, 1.0)
+SHARES = tuple(2.0**power for power in range(-5, 3))  # of τ30, beside the sending
+FIXED = {f"{share:g}": share for share in SHARES}
+CONTROLLERS = ("auto", "percentile", "mean", "ddl-e", "kth-arrival")
+ARMS = (*FIXED, *CONTROLLERS)
+SEEDS = (0, 1, 2)
+REFERENCE_ROUNDS = 100  # of FedAvg, 95 % of whose final accuracy is the target
+REACHED = 0.95
+
+
+@dataclass(frozen=True)
+class Part:
+    """The study on one benchmark."""
+
+    longest: float  # virtual time after which a run ends, in whole rounds of send + τ30
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+PARTS = {
+    "synthetic-1-1": Part(100),
+    "mnist": Part(40, {"evaluate_samples": 5000}),
+}
+
+
+def experiment_of(benchmark: str, seed: int, **more: Any) -> Experiment:
+    """The options of a run; ``more`` goes before."""
+    options = {
+        "benchmark": benchmark,
+        "seed": (seed,),
+        "stragglers": (30.0,),
+        "strategies": (STRATEGY,),
+        **PARTS[benchmark].options,
+        **OPTIONS,
+        **more,
+    }
+    return resolve(options, lambda name, preset: find(name).hyperparameters(preset))

@@ -1,0 +1,1 @@
+"""Plug-ins: one file per way to set the deadline of the next round."""
