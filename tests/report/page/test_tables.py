@@ -30,10 +30,8 @@ def result(strategy, seed=0, accuracy=0.5, train=0.6, time=1.0, notes=(), **more
 
 
 def level(*results, variant="paper", benchmark="synthetic-0-0", stragglers=30.0):
-    cells = {}
-    for one in results:
-        cells.setdefault(one["strategy"], []).append({**one, "benchmark": benchmark})
-    return Level(variant, benchmark, stragglers, cells)
+    own = [{**one, "benchmark": benchmark, "stragglers": stragglers} for one in results]
+    return Level(variant, benchmark, stragglers, own)
 
 
 def row_of(grid, *names):
@@ -92,7 +90,7 @@ def test_a_cell_that_nobody_ran_is_empty_and_a_row_of_them_is_left_out(tmp_path)
 
 def test_what_the_paper_does_not_have_has_no_table_two(tmp_path):
     found = tables([level(result("fedcore"), benchmark="own")], {}, tmp_path)
-    assert list(found) == ["results-own-30-paper", "runs"]
+    assert list(found) == ["results-own-30-paper-1", "runs"]
     assert "table-2" not in tables([level(result("fedcore"), stragglers=20.0)], {}, tmp_path)
 
 

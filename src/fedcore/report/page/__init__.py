@@ -6,10 +6,9 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from fedcore.report import paper
-from fedcore.report.grids import Grid, remarks, step_size_remarks, strategy_title
+from fedcore.report.grids import Grid, counted, remarks, step_size_remarks, strategy_title
 from fedcore.report.output import PAGE
 from fedcore.report.page.data import charts
 from fedcore.report.page.formats import WRITERS, to_html
@@ -21,39 +20,40 @@ from fedcore.types import Path as Way
 
 # A way has the colour of the strategy that it is known by.
 WAYS = {str(way): COLOURS[n] for way, n in zip(Way, (0, 2, 3, 5, 4, 6, 1), strict=True)}
-WAYS["not drawn"] = "#CCCCCC"
+LOOK = {"colours": COLOURS, "doing": DOING, "ways": WAYS | {"not drawn": "#CCCCCC"}, "shown": SHOWN}
 SAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}  # so that it ends no script
+FILES = {"css": "page.css", "chart": "chart.umd.min.js", "js": "page.js", "page": "page.html"}
 
 
 def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str, Grid]]:
     """Write the page of ``jobs`` into a folder; gives their levels, and its tables by name."""
     levels = levels_of(jobs)
-    known = {level.benchmark: level.first.content.get("data") for level in levels}
-    sizes = {name: found for name, found in known.items() if found}
+    runs = [run for level in levels for run in level.runs]
+    sizes = {run["benchmark"]: run["job"].content.get("data") for run in runs}
+    sizes = {name: found for name, found in sizes.items() if found}
     grids = tables(levels, sizes, folder)
     html = {name: to_html(grid, name) for name, grid in grids.items()}
-    title = ", ".join(dict.fromkeys(paper.title_of(one.benchmark) for one in levels))
     told = [f"{one.title}, {one.variant}: {text}" for one in levels for text in remarks(one.runs)]
     told += [text for job in jobs for text in step_size_remarks(job.content["step_sizes"])]
-    data: dict[str, Any] = {
-        "strategies": {name: strategy_title(name) for level in levels for name in level.results},
-        "panels": [{"title": one.title, "options": one.variant} | charts(one) for one in levels],
-        "sizes": {paper.title_of(name): found["bins"] for name, found in sizes.items()},
-    }
-    data |= {"colours": COLOURS, "doing": DOING, "ways": WAYS, "shown": SHOWN}
-    own = resources.files(__package__)
-    files = {"css": "page.css", "chart": "chart.umd.min.js", "js": "page.js", "page": "page.html"}
-    texts = {name: (own / file).read_text("utf-8") for name, file in files.items()}
-    content = texts | {
+    names = {run["strategy"]: strategy_title(run["strategy"]) for run in runs}
+    panels = [{"title": one.title, "options": one.variant, **charts(one)} for one in levels]
+    bins = {paper.title_of(name): found["bins"] for name, found in sizes.items()}
+    title = ", ".join(dict.fromkeys(paper.title_of(level.benchmark) for level in levels))
+    about = f"{', '.join(names.values())}: {counted(len(runs), 'run')}."
+    content = {
         "title": escape(title),
+        "about": escape(about),
         "findings": "".join(f"<li>{escape(text)}</li>" for text in told),
         "table_2": html.pop("table-2", ""),
         "table_1": html.pop("table-1", ""),
         "tables": "".join(html.values()),
         "jobs": "".join(map(_details, jobs)),
-        "data": json.dumps(data).translate(SAFE),
+        "data": json.dumps({"strategies": names, "panels": panels, "sizes": bins, **LOOK}),
     }
-    (folder / PAGE).write_text(Template(texts["page"]).substitute(content), "utf-8")
+    content["data"] = content["data"].translate(SAFE)
+    own = resources.files(__package__)
+    content |= {name: (own / file).read_text("utf-8") for name, file in FILES.items()}
+    (folder / PAGE).write_text(Template(content["page"]).substitute(content), "utf-8")
     return levels, grids
 
 
@@ -64,7 +64,7 @@ def write_files(levels: Iterable[Level], grids: dict[str, Grid], folder: Path) -
         for ending, write in WRITERS.items():
             (folder / "tables" / f"{name}.{ending}").write_text(write(grid), "utf-8")
     for level in levels:
-        if runs := {run_of(run): run["records"] for run in level.runs if "records" in run}:
+        if runs := {run_of(run): run["records"] for run in level.runs if run["records"]}:
             (folder / "figures" / level.name).mkdir(parents=True, exist_ok=True)
             draw_all(runs, folder / "figures" / level.name, (".pdf", ".png"))
 

@@ -22,16 +22,15 @@ Firsts = Mapping[str, Rounds]  # by strategy, the rounds of one run
 
 def charts(level: Level) -> dict[str, Any]:
     """All charts of a level, of runs whose rounds are kept; some are of the first seed alone."""
-    every = (
-        (name, [r["records"] for r in own if "records" in r]) for name, own in level[3].items()
-    )
-    runs = {name: own for name, own in every if own}
+    runs: dict[str, list[Rounds]] = {}
+    for run in (run for run in level.runs if run["records"]):
+        runs.setdefault(run["strategy"], []).append(run["records"])
     firsts = {name: own[0] for name, own in runs.items()}
     return {
         "curves": {name: [curve(run) for run in own] for name, own in runs.items()},
         "paper": paper.curves(level.benchmark, level.stragglers),
         "times": {name: violin(own) for name, own in runs.items()},
-        "steps": steps(firsts, level.first.content["experiment"]),
+        "steps": steps(firsts, level.runs[0]["job"].content["experiment"]),
         "ways": ways(firsts),
         "timeline": {name: timeline(run) for name, run in firsts.items()},
     }
@@ -44,8 +43,7 @@ def curve(rounds: Rounds) -> dict[str, list[float | None]]:
     found["time"] = np.cumsum([record.time for record in rounds]).tolist()
     found |= {name: [getattr(r, name) for r in rounds] for name in paper.FIGURES.values()}
     found["epsilon"] = [fmean(known) if known else None for known in errors]
-    every, last = math.ceil(len(rounds) / MOST_POINTS), len(rounds) - 1
-    kept = [n for n in range(len(rounds)) if n % every == 0 or n == last]
+    kept = sorted({*range(0, len(rounds), math.ceil(len(rounds) / MOST_POINTS)), len(rounds) - 1})
     return {name: [_short(values[n]) for n in kept] for name, values in found.items()}
 
 
@@ -63,7 +61,7 @@ def violin(runs: Sequence[Rounds]) -> dict[str, Any]:
     return {"shape": shape, "median": _short(median(times)), "most": _short(max(times))}
 
 
-def steps(firsts: Firsts, experiment: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
+def steps(firsts: Firsts, options: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
     """Of slow clients, the epochs that FedProx has time for, and gradient steps (Figure 5).
 
     An epoch takes ⌈m / B⌉ steps on all samples and ⌈b / B⌉ on a coreset; m is as FedAvg has it.
@@ -73,13 +71,11 @@ def steps(firsts: Firsts, experiment: Mapping[str, Any]) -> dict[str, list[tuple
     for client, core in jobs.get("fedcore", {}).items():
         whole, prox = (jobs.get(name, {}).get(client) for name in ("fedavg", "fedprox"))
         if whole and prox and core.coreset_size:
-            m, batch = whole.work // experiment["epochs"], experiment["batch_size"]
-            full = m if core.path is Path.CORESET else 0
-            epochs = (core.work - full) // core.coreset_size
-            taken = math.ceil(full / batch) + epochs * math.ceil(core.coreset_size / batch)
-            fitting = prox.work // m
+            m, batch = whole.work // options["epochs"], options["batch_size"]
+            full, fitting = m if core.path is Path.CORESET else 0, prox.work // m
+            later = (core.work - full) // core.coreset_size * math.ceil(core.coreset_size / batch)
             found["fedprox"].append((fitting, fitting * math.ceil(m / batch)))
-            found["fedcore"].append((fitting, taken))
+            found["fedcore"].append((fitting, math.ceil(full / batch) + later))
     return found
 
 

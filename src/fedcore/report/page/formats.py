@@ -2,13 +2,14 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import escape
 
 from fedcore.report.grids import Cell, Grid
 
 LATEX = {sign: "\\" + sign for sign in "%&_#${}"} | {"\\": r"\textbackslash{}", "^": r"\^{}"}
-LATEX |= {"~": r"\~{}", "≥": r"$\ge$", "μ": r"$\mu$", "\n": " "}
+Write = Callable[[Cell, list[int]], str]  # a cell with the numbers of its notes
+SIGNS = str.maketrans(LATEX | {"~": r"\~{}", "≥": r"$\ge$", "μ": r"$\mu$", "\n": " "})
 
 
 def to_html(grid: Grid, name: str) -> str:
@@ -19,7 +20,7 @@ def to_html(grid: Grid, name: str) -> str:
         marks = ", ".join(f'<a href="#{name}-{n}">{n}</a>' for n in notes)
         return (text if cell.link else escape(cell.text)) + (marks and f"<sup>{marks}</sup>")
 
-    head, *rows = _written(grid, inner)
+    (head, *rows), notes = _written(grid, inner)
     title, body = escape(grid.title), "".join(f'<th scope="col">{text}</th>' for text in head)
     for row, texts in zip(grid.rows, rows, strict=True):
         body += "<tr>"
@@ -27,8 +28,8 @@ def to_html(grid: Grid, name: str) -> str:
             kind = 'th scope="row"' if text and place < grid.names else "td"
             body += f'<{kind} id="{cell.anchor}" class="{cell.style}">{text}</{kind[:2]}>'
     frame = f'<div class="scroll" role="region" tabindex="0" aria-label="{title}"><table>'
-    notes = (f'<li id="{name}-{n}">{escape(note)}</li>' for note, n in _notes(grid).items())
-    below = f"<p>{escape(grid.caption)}</p><ol>{''.join(notes)}</ol>"
+    items = (f'<li id="{name}-{n}">{escape(note)}</li>' for note, n in notes.items())
+    below = f"<p>{escape(grid.caption)}</p><ol>{''.join(items)}</ol>"
     table = f"{frame}<caption>{title}</caption><tr>{body}</table></div>{below}"
     return table.replace(' id=""', "").replace(' class=""', "")
 
@@ -47,43 +48,39 @@ def to_markdown(grid: Grid) -> str:
         text = cell.text.replace("|", "\\|").replace("\n", " ")
         return text + "".join(f"<sup>{n}</sup>" for n in notes)
 
-    head, *rows = _written(grid, inner)
+    (head, *rows), notes = _written(grid, inner)
     lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-    notes = (f"{n}. {note}" for note, n in _notes(grid).items())
-    return "\n".join([*lines, "", *grid.caption.splitlines(), *notes, ""])
+    below = (f"{n}. {note}" for note, n in notes.items())
+    return "\n".join([*lines, "", *grid.caption.splitlines(), *below, ""])
 
 
 def to_latex(grid: Grid) -> str:
     """A ``tabular`` that needs no package, with caption and notes below."""
-    signs = str.maketrans(LATEX)
 
     def inner(cell: Cell, notes: list[int]) -> str:
-        return cell.text.translate(signs) + "".join(f"$^{{{n}}}$" for n in notes)
+        return cell.text.translate(SIGNS) + "".join(f"$^{{{n}}}$" for n in notes)
 
-    head, *rows = (" & ".join(row) + r" \\" for row in _written(grid, inner))
+    found, notes = _written(grid, inner)
+    head, *rows = (" & ".join(row) + r" \\" for row in found)
     columns = "l" * grid.names + "r" * (len(grid.head) - grid.names)
-    notes = (rf"$^{{{n}}}$ {note.translate(signs)}\\" for note, n in _notes(grid).items())
-    body = [r"\hline", head, r"\hline", *rows, r"\hline", r"\end{tabular}", ""]
-    return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", *body, grid.caption.translate(signs), *notes, ""]
-    )
+    start = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline"]
+    below = (rf"$^{{{n}}}$ {note.translate(SIGNS)}\\" for note, n in notes.items())
+    end = [r"\hline", r"\end{tabular}", "", grid.caption.translate(SIGNS), *below, ""]
+    return "\n".join([*start, *rows, *end])
 
 
 WRITERS = {"csv": to_csv, "md": to_markdown, "tex": to_latex}  # by the ending of a file
 
 
-def _notes(grid: Grid) -> dict[str, int]:
-    """What is noted, and the number that cells have for it."""
-    found = (note for row in (grid.head, *grid.rows) for cell in row for note in cell.notes)
-    return {note: number for number, note in enumerate(dict.fromkeys(found), 1)}
-
-
-def _written(grid: Grid, write: Callable[[Cell, list[int]], str]) -> Iterator[list[str]]:
-    """Head and rows; a name but the last is left out where it and those before it stand above."""
-    notes, above = _notes(grid), [""]
-    for row in (grid.head, *grid.rows):
-        texts = [cell.text for cell in row]
-        same = [n < grid.names - 1 and texts[: n + 1] == above[: n + 1] for n in range(len(row))]
-        cells = [write(cell, [notes[note] for note in cell.notes]) for cell in row]
-        yield ["" if old else text for old, text in zip(same, cells, strict=True)]
-        above = texts
+def _written(grid: Grid, write: Write) -> tuple[list[list[str]], dict[str, int]]:
+    """Head and rows, a name but the last empty where it stands above; and notes, numbered."""
+    rows = [grid.head, *grid.rows]
+    found = dict.fromkeys(note for row in rows for cell in row for note in cell.notes)
+    notes = {note: number for number, note in enumerate(found, 1)}
+    texts = [[write(cell, [notes[note] for note in cell.notes]) for cell in row] for row in rows]
+    for above, row, written in zip(grid.rows, grid.rows[1:], texts[2:], strict=False):
+        for place in range(grid.names - 1):
+            if above[place].text != row[place].text:
+                break
+            written[place] = ""
+    return texts, notes

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedcore.config import Experiment, resolve
 from fedcore.errors import BadOption, BadRecord, FedCoreError
 from fedcore.report import paper
-from fedcore.report.grids import Cells, Result, results_by_level
+from fedcore.report.grids import Result, results_by_level
 from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY
 from fedcore.report.records import Runs, from_row
 from fedcore.report.summary import chosen_runs, summary
@@ -31,32 +31,22 @@ class Job(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Results under the same options, each with its ``job``, ``records``, and ``notes`` on it."""
+    """Results of runs under the same options; each has its ``job``, ``records`` and ``notes``."""
 
     variant: str
     benchmark: str
     stragglers: float
-    results: Cells
-
-    @property
-    def runs(self) -> list[Result]:
-        """All results."""
-        return [run for runs in self.results.values() for run in runs]
-
-    @property
-    def first(self) -> Job:
-        """The job of its first run."""
-        return self.runs[0]["job"]  # type: ignore[no-any-return]
+    runs: list[Result]
 
     @property
     def title(self) -> str:
-        """Which benchmark at which share of stragglers."""
+        """Which benchmark, at which share of stragglers."""
         return f"{paper.title_of(self.benchmark)}, {self.stragglers:g} % stragglers"
 
     @property
     def name(self) -> str:
-        """The same and the options, for files."""
-        return re.sub(r"[^\w.]+", "-", f"{self.benchmark} {self.stragglers:g} {self.variant}")
+        """The same for files, with its options."""
+        return re.sub(r"\W+", "-", f"{self.benchmark} {self.stragglers:g} {self.variant}")
 
 
 def read_jobs(folders: Iterable[Path]) -> list[Job]:
@@ -74,15 +64,15 @@ def read_jobs(folders: Iterable[Path]) -> list[Job]:
 def _read(path: Path) -> Job:
     runs: Runs = {}
     try:
-        experiment = json.loads((path / EXPERIMENT).read_text("utf-8"))
-        lines = (path / ROUNDS).read_text("utf-8").splitlines() if (path / ROUNDS).exists() else []
+        known = {p.name: p.read_text("utf-8") for p in path.iterdir() if p.suffix[:5] == ".json"}
+        lines = known.get(ROUNDS, "").splitlines()
         for line in lines:
             if line is not lines[-1] or line.endswith("}"):  # a crash may have torn the last
                 run, record = from_row(json.loads(line))
                 runs.setdefault(run, []).append(record)
-        if (path / SUMMARY).exists():
-            return Job(path, json.loads((path / SUMMARY).read_text("utf-8")), runs)
-        return Job(path, summary(runs, experiment) | {"environment": {}}, runs)
+        if SUMMARY in known:
+            return Job(path, json.loads(known[SUMMARY]), runs)
+        return Job(path, summary(runs, json.loads(known[EXPERIMENT])) | {"environment": {}}, runs)
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         what = f"the job in {str(path)!r} cannot be read: {error}"
         raise BadRecord(f"{what}; resume it, or move it away") from None
@@ -91,37 +81,39 @@ def _read(path: Path) -> Job:
 def levels_of(jobs: Sequence[Job]) -> list[Level]:
     """All runs by options, benchmark and share of stragglers; of two that are the same, one."""
     variants: dict[str, list[Job]] = {}
+    notes = {}
     for job in jobs:
-        variants.setdefault(_departures(job)[0], []).append(job)
+        variant, notes[job.path] = _departures(job.content["experiment"])
+        variants.setdefault(variant, []).append(job)
     levels = []
     for variant, members in variants.items():
         homes = {run: job for job in members for run in job.runs}
         runs = {run: job.runs[run] for run, job in homes.items()}
-        results = summary(runs, members[0].content["experiment"])["results"]
-        for result, (run, records) in zip(results, chosen_runs(runs).items(), strict=True):
-            result |= {"job": homes[run], "records": records}
-        for job in members:
-            results += [one | {"job": job} for one in job.content["results"] if not job.runs]
-        for result in results:
-            result["notes"] = _departures(result["job"])[1]
-        levels += [Level(variant, *at, cells) for at, cells in results_by_level(results).items()]
+        found = summary(runs, members[0].content["experiment"])["results"]
+        kept = zip(chosen_runs(runs).items(), found, strict=True)
+        rows = [one | {"job": homes[run], "records": records} for (run, records), one in kept]
+        for job in (job for job in members if not job.runs):
+            rows += [one | {"job": job, "records": []} for one in job.content["results"]]
+        rows = [one | {"notes": notes[one["job"].path]} for one in rows]
+        for at, cells in results_by_level(rows).items():
+            levels.append(Level(variant, *at, [run for own in cells.values() for run in own]))
     return levels
 
 
-def _departures(job: Job) -> tuple[str, tuple[str, ...]]:
+def _departures(options: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """A job's preset with the options that it changes; and those that make it another size."""
-    experiment = json.loads(json.dumps(job.content["experiment"]))
-    named = {name: experiment[name] for name in ("benchmark", "preset") if name in experiment}
+    named = {name: options[name] for name in ("benchmark", "preset") if name in options}
     try:
         usual = asdict(resolve(named, lambda name, preset: find(name).hyperparameters(preset)))
     except FedCoreError:  # a file of the user's own that is no longer there
         usual = asdict(Experiment())
-    label, notes = [f"preset {experiment.get('preset', 'unknown')}"], []
-    for name, value in json.loads(json.dumps(usual)).items():
-        here, told = experiment.get(name, value), name.replace("_", " ")
-        of_several = name == "learning_rate" and experiment.get("learning_rates")
+    label, notes = [f"preset {options.get('preset', 'unknown')}"], []
+    for name in (name for name in usual if name in options and name not in AXES):
+        here, value = (json.dumps(of[name]).strip('"') for of in (options, usual))
+        of_several = name == "learning_rate" and options.get("learning_rates")
+        told = f"{name.replace('_', ' ')} {here}"
         if here != value and name in SIZES:
-            notes.append(f"{told.capitalize()}: {here}, where the preset has {value}.")
-        elif here != value and name not in AXES and not of_several:
-            label.append(f"{told} {here}")
+            notes.append(f"{told}, where the preset has {value}.".capitalize())
+        elif here != value and not of_several:
+            label.append(told)
     return ", ".join(label), tuple(notes)

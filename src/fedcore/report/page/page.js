@@ -3,13 +3,17 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const names = Object.keys(data.strategies);
 const hidden = new Set(); // strategies that are switched off
 const charts = []; // {figure, canvas, make, chart}: drawn when it comes into view
-const LABELS = { round: "Round", time: "Time in deadlines (log)", train_loss: "Training loss", test_accuracy: "Accuracy", epsilon: "ε (log)" };
+const LABELS = { round: "Round", time: "Time in deadlines (log)", train_loss: "Training loss", test_accuracy: "Accuracy", epsilon: "ε" };
 const short = (v) => Number(v < 1000 ? v.toPrecision(3) : Math.round(v)).toLocaleString("en", { maximumFractionDigits: 9 });
 
-// The colours of the pictures, lighter on a dark ground; beyond the eighth strategy lines are dashed.
+// The colours of the pictures: on a dark ground colours are lighter, and greys the other way round.
 const paint = (colour) => Chart.helpers.color(colour);
 const seen = (tag, name) => getComputedStyle(document.querySelector(tag))[name];
-const shade = (colour) => paint(colour).lighten(paint(seen("body", "backgroundColor")).rgb.r < 128 ? 0.35 : 0).rgbString();
+function shade(colour) {
+  if (paint(seen("body", "backgroundColor")).rgb.r > 128) return colour;
+  const { r, g, b } = paint(colour).rgb;
+  return (r === g && g === b ? paint(colour).negate() : paint(colour).lighten(0.3)).rgbString();
+}
 const colourOf = (name) => shade(data.colours[names.indexOf(name) % data.colours.length]);
 const faint = (name) => paint(colourOf(name)).alpha(0.5).rgbString();
 
@@ -25,60 +29,60 @@ function axis(text, log, more) {
     const few = own.ticks.filter(isRound);
     if (log && few.length > 2) own.ticks = few;
   };
-  return { type: log ? "logarithmic" : "linear", title: { display: Boolean(text), text }, ticks: { callback: short, precision: 0 },
-    afterBuildTicks: thin, ...more };
+  const ticks = { callback: short, precision: /^(Round|Epochs|Clients)/.test(text) ? 0 : undefined };
+  return { type: log ? "logarithmic" : "linear", title: { display: Boolean(text), text }, ticks, afterBuildTicks: thin, ...more };
 }
 
+// Seeds thin and their median strong, as long as all of them are; beyond the eighth strategy dashed; the paper's dotted.
 function lines(panel, y, x) {
   const sets = [];
-  const add = (strategy, label, data, borderWidth, order, more) => sets.push({ strategy, label, data, borderWidth, order,
-    borderColor: colourOf(strategy), borderDash: names.indexOf(strategy) < 8 ? [] : [7, 3], showLine: true, pointRadius: data.length > 1 ? 0 : 3, ...more });
+  const add = (strategy, more, data, borderWidth, order, look) => sets.push({ strategy, label: more, data, borderWidth, order, showLine: true,
+    borderColor: colourOf(strategy), borderDash: names.indexOf(strategy) < 8 ? [] : [7, 3], pointRadius: data.length > 1 ? 0 : 3, ...look });
   for (const [name, runs] of Object.entries(panel.curves)) {
     const curves = runs.map((run) => run[x].map((at, n) => ({ x: at, y: run[y][n] })));
     if (!curves.flat().some((point) => point.y !== null)) continue;
-    const least = Math.min(...curves.map((points) => points.length));
+    const shortest = curves.reduce((one, other) => (one.length < other.length ? one : other));
     const middle = (n, key) => median(curves.map((points) => points[n][key]));
-    if (curves.length > 1) curves.forEach((points) => add(name, `${data.strategies[name]}, a seed`, points, 0.7, 2));
-    add(name, data.strategies[name], curves[0].slice(0, least).map((_, n) => ({ x: middle(n, "x"), y: middle(n, "y") })), 2.2, 1);
+    if (curves.length > 1) for (const points of curves) add(name, `${data.strategies[name]}, a seed`, points, 0.7, 2);
+    add(name, data.strategies[name], shortest.map((_, n) => ({ x: middle(n, "x"), y: middle(n, "y") })), 2.2, 1);
     const paper = x === "round" && panel.paper[name]?.[y];
-    const look = { borderColor: faint(name), borderDash: [2, 3] };
-    if (paper) add(name, `${data.strategies[name]}, paper`, paper[0].map((at, n) => ({ x: at, y: paper[1][n] })), 1.5, 3, look);
+    const points = paper && paper[0].map((at, n) => ({ x: at, y: paper[1][n] }));
+    if (paper) add(name, `${data.strategies[name]}, paper`, points, 1.5, 3, { borderColor: faint(name), borderDash: [2, 3] });
   }
   const ends = sets.filter((set) => set.order !== 2).map((set) => `${set.label} ${short(set.data.at(-1).y ?? NaN)}`);
-  const scales = { x: axis(LABELS[x], x === "time"), y: axis(LABELS[y], y === "epsilon", y === "epsilon" ? {} : { ticks: {} }) };
-  return { sets, scales, alt: `${LABELS[y]} at the end: ${ends.join(", ")}` };
+  return { sets, scales: { x: axis(LABELS[x], x === "time"), y: axis(LABELS[y]) }, alt: `${LABELS[y]} at the end: ${ends.join(", ")}` };
 }
 
 function times(panel) {
   const found = Object.entries(panel.times).filter(([, one]) => one.shape);
-  const sets = found.map(([name, one], place) => {
+  const sets = found.map(([strategy, one], place) => {
     const side = (sign) => one.shape.map(([time, width]) => ({ x: place + sign * 0.4 * width, y: time }));
-    const label = `${data.strategies[name]}: median ${short(one.median)}, longest ${short(one.most)}`;
-    return { strategy: name, label, data: [...side(-1), ...side(1).reverse()], showLine: true, pointRadius: 0, fill: "shape",
-      borderColor: colourOf(name), backgroundColor: faint(name) };
+    const label = `${data.strategies[strategy]}: median ${short(one.median)}, longest ${short(one.most)}`;
+    return { strategy, label, data: [...side(-1), ...side(1).reverse()], fill: "shape", borderColor: colourOf(strategy), backgroundColor: faint(strategy) };
   });
   const [min, max] = [-0.6, found.length - 0.4];
-  const deadline = { label: "deadline", data: [{ x: min, y: 1 }, { x: max, y: 1 }], showLine: true, pointRadius: 0, borderDash: [6, 4], borderColor: Chart.defaults.color };
-  const ticks = { callback: (place) => data.strategies[found[place][0]] };
-  const x = axis("", false, { min, max, ticks, grid: { display: false }, afterBuildTicks: (own) => (own.ticks = found.map((_, value) => ({ value }))) });
-  const alt = `Of clients: ${sets.map((set) => set.label).join("; ")}`;
-  return { sets: sets.length ? [...sets, deadline] : [], alt, scales: { x, y: axis("Time of a client in deadlines (log)", true) } };
+  const deadline = { label: "deadline", data: [{ x: min, y: 1 }, { x: max, y: 1 }], borderDash: [6, 4], borderColor: Chart.defaults.color };
+  const every = [...sets, deadline].map((set) => ({ showLine: true, pointRadius: 0, ...set }));
+  const x = axis("", false, { min, max, grid: { display: false }, ticks: { callback: (place) => data.strategies[found[place][0]] },
+    afterBuildTicks: (own) => (own.ticks = found.map((_, value) => ({ value }))) });
+  const scales = { x, y: axis("Time of a client in deadlines (log)", true) };
+  return { sets: sets.length ? every : [], scales, alt: sets.map((set) => set.label).join("; ") };
 }
 
 function steps(panel) {
-  const sets = Object.entries(panel.steps).filter(([, points]) => points.length).map(([name, points]) => ({ strategy: name,
-    label: data.strategies[name], data: points.map(([x, y]) => ({ x, y })), backgroundColor: faint(name), borderColor: colourOf(name), pointRadius: 4 }));
+  const sets = Object.entries(panel.steps).filter(([, points]) => points.length).map(([strategy, points]) => ({ strategy, pointRadius: 4,
+    label: data.strategies[strategy], data: points.map(([x, y]) => ({ x, y })), backgroundColor: faint(strategy), borderColor: colourOf(strategy) }));
   const scales = { x: axis("Epochs that FedProx has time for"), y: axis("Gradient steps in a round") };
   return { sets, scales, alt: "Gradient steps of slow clients with FedProx and with FedCore" };
 }
 
 // Rows of [what, from, to] as bars, with a colour for each kind of what.
-function spans(rows, colours, text, labelled, max) {
+function spans(rows, colours, text, max) {
   const labels = Object.keys(rows);
-  const sets = Object.entries(colours).map(([what, colour]) => ({ label: what, grouped: false, barPercentage: 0.9, categoryPercentage: 1, backgroundColor: shade(colour),
-    data: labels.flatMap((y) => rows[y].filter((span) => span[0] === what).map(([, from, to]) => ({ x: [from, to], y }))) })).filter((set) => set.data.length);
-  const y = { type: "category", labels, ticks: { display: labelled }, grid: { display: false } };
-  return { type: "bar", indexAxis: "y", sets, scales: { x: axis(text, false, { min: 0, max }), y }, alt: `${text}: ${sets.map((set) => set.label).join(", ")}` };
+  const of = (what) => labels.flatMap((y) => rows[y].filter((span) => span[0] === what).map(([, ...x]) => ({ x, y })));
+  const sets = Object.entries(colours).map(([what, colour]) => ({ label: what, data: of(what), backgroundColor: shade(colour) }));
+  const y = { type: "category", labels, ticks: { display: !max }, grid: { display: false } };
+  return { type: "bar", sets: sets.filter((set) => set.data.length), scales: { x: axis(text, false, { min: 0, max }), y }, alt: text };
 }
 
 function ways(panel) {
@@ -86,29 +90,31 @@ function ways(panel) {
     let end = 0;
     return [data.strategies[name], lengths.map(([what, count]) => [what, end, (end += count)])];
   });
-  return spans(Object.fromEntries(rows), data.ways, "Clients, from slow to fast", true);
+  return spans(Object.fromEntries(rows), data.ways, "Clients, from slow to fast");
 }
 
 function timeline(panel, name) {
   const rows = {};
   for (const [row, ...span] of panel.timeline[name]) (rows[`client ${row + 1}`] ??= []).push(span);
-  return spans(rows, data.doing, "Time in deadlines", false, data.shown);
+  return spans(rows, data.doing, "Time in deadlines", data.shown);
 }
 
 function sizes(bins) {
-  const label = ([low, high]) => (low === high ? short(low) : `${short(low)}-${short(high)}`);
-  const sets = [{ label: "clients", data: bins.map((bin) => ({ x: label(bin), y: bin[2] })), backgroundColor: shade(data.colours[2]) }];
-  return { type: "bar", sets, alt: "How many clients have how many samples", scales: { x: { type: "category", labels: bins.map(label) }, y: axis("Clients") } };
+  const labels = bins.map(([low, high]) => (low === high ? short(low) : `${short(low)}-${short(high)}`));
+  const sets = [{ label: "clients", data: bins.map(([, , y], n) => ({ x: labels[n], y })), backgroundColor: shade(data.colours[2]) }];
+  return { type: "bar", sets, scales: { x: { type: "category", labels }, y: axis("Clients") }, alt: "How many have how many samples" };
 }
 
 function draw(one) {
   one.chart?.destroy();
-  Object.assign(Chart.defaults, { color: seen("body", "color"), borderColor: seen("nav", "borderTopColor"), animation: false, maintainAspectRatio: false });
-  const { type = "scatter", sets, scales, indexAxis = "x" } = one.make();
-  for (const set of sets) set.hidden = hidden.has(set.strategy);
-  const interaction = { mode: "nearest", axis: type === "bar" ? "xy" : "x", intersect: type === "bar" };
-  const plugins = { legend: { display: indexAxis === "y", labels: { boxWidth: 12 } } };
-  one.chart = new Chart(one.canvas, { type, data: { datasets: sets }, options: { indexAxis, scales, interaction, plugins } });
+  const own = { color: seen("body", "color"), borderColor: seen("nav", "borderTopColor"), animation: false, maintainAspectRatio: false };
+  Object.assign(Chart.defaults, own);
+  const { type = "scatter", sets, scales } = one.make();
+  for (const set of sets) Object.assign(set, { hidden: hidden.has(set.strategy), grouped: false, barPercentage: 0.9, categoryPercentage: 1 });
+  const [lying, bar] = [scales.y.type === "category", type === "bar"];
+  const interaction = { mode: "nearest", axis: bar ? "xy" : "x", intersect: bar };
+  const plugins = { legend: { display: lying, labels: { boxWidth: 12 } } };
+  one.chart = new Chart(one.canvas, { type, data: { datasets: sets }, options: { indexAxis: lying ? "y" : "x", scales, interaction, plugins } });
 }
 
 function element(tag, parent, text = "", attributes = {}) {
@@ -133,11 +139,12 @@ for (const section of document.querySelectorAll("[data-figure]")) {
   const grid = element("div", section, "", { class: "panels" });
   for (const panel of data.panels) {
     const title = panel.title + (several ? `; ${panel.options}` : "");
-    if (by) place(grid, title, () => lines(panel, figure, by));
-    else if (figure === "timeline") for (const name of Object.keys(panel.timeline)) place(grid, `${data.strategies[name]}: ${title}`, () => timeline(panel, name));
-    else if (figure !== "sizes") place(grid, title, () => ({ times, steps, ways })[figure](panel));
+    const make = () => (by ? lines(panel, figure, by) : { times, steps, ways }[figure](panel));
+    if (figure === "timeline") for (const [name, own] of Object.entries(data.strategies))
+      panel.timeline[name] && place(grid, `${own}: ${title}`, () => timeline(panel, name));
+    else if (figure !== "sizes") place(grid, title, make);
   }
-  for (const [name, bins] of figure === "sizes" ? Object.entries(data.sizes) : []) place(grid, name, () => sizes(bins));
+  if (figure === "sizes") for (const [name, bins] of Object.entries(data.sizes)) place(grid, name, () => sizes(bins));
   if (!grid.children.length) element("p", grid, "Not in these folders.");
 }
 
@@ -152,9 +159,9 @@ for (const name of names) {
   };
 }
 const watch = new IntersectionObserver((entries) => {
-  for (const entry of entries.filter((one) => one.isIntersecting)) {
-    watch.unobserve(entry.target);
-    draw(charts.find((one) => one.figure === entry.target));
+  for (const { target } of entries.filter((one) => one.isIntersecting)) {
+    watch.unobserve(target);
+    draw(charts.find((one) => one.figure === target));
   }
 }, { rootMargin: "400px" });
 charts.forEach((one) => watch.observe(one.figure));

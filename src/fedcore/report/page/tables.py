@@ -21,26 +21,24 @@ SIZES = ("clients", "samples", "mean", "std", "least", "median", "most")
 
 def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> dict[str, Grid]:
     """All tables that there is something for, by name, for a page in the folder ``place``."""
-    found: dict[str, Grid] = {}
+    found = {}
     rows: list[list[Cell]] = []
-    anchors = {}
+    anchors: dict[Any, str] = {}
     for level in levels:
         for kind, grids in (("results", level_grids), ("costs", cost_grids)):
-            for n, grid in enumerate(grids(level.runs)):
-                name = f"{kind}-{level.name}" + f"-{n + 1}" * (n > 0)
-                found[name] = grid._replace(title=f"{grid.title}; {level.variant}")
-        for strategy, runs in level.results.items():
-            anchors[level[:3], strategy] = f"#run-{len(rows)}"
-            for run in runs:
-                of = level.variant, level.title, strategy_title(strategy), str(run["seed"])
-                home, folder = (
-                    os.path.relpath(run["job"].path, at) for at in (place.parent, place)
-                )
-                link = Cell(home, link=f"{folder}/rounds.jsonl", anchor=f"run-{len(rows)}")
-                rows.append([*map(Cell, of), link, *(cell_of(name, [run]) for name in OF_A_RUN)])
+            for n, grid in enumerate(grids(level.runs), 1):
+                title = f"{grid.title}; {level.variant}"
+                found[f"{kind}-{level.name}-{n}"] = grid._replace(title=title)
+        for run in level.runs:
+            anchor = f"run-{len(rows)}"
+            anchors.setdefault((*level[:3], run["strategy"]), f"#{anchor}")
+            of = level.variant, level.title, strategy_title(run["strategy"]), str(run["seed"])
+            home, folder = (os.path.relpath(run["job"].path, at) for at in (place.parent, place))
+            link = Cell(home, link=f"{folder}/rounds.jsonl", anchor=anchor)
+            rows.append([*map(Cell, of), link, *(cell_of(name, [run]) for name in OF_A_RUN)])
     titles = ("Options", "Level", "Strategy", "Seed", "Folder", *OF_A_RUN.values())
-    runs_grid = Grid("Every run", [*map(Cell, titles)], rows, 4)
-    return {**_table_one(sizes), **_table_two(levels, anchors), **found, "runs": runs_grid}
+    found["runs"] = Grid("Every run", [*map(Cell, titles)], rows, 4)
+    return {**_table_one(sizes), **_table_two(levels, anchors), **found}
 
 
 def _table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
@@ -59,32 +57,31 @@ def _table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
 
 def _table_two(levels: Sequence[Level], anchors: Mapping[Any, str]) -> dict[str, Grid]:
     """Accuracy and time beside the paper's Table 2, for the benchmarks that it has."""
-    known, there = paper.benchmarks(), {level[:3]: level.results for level in levels}
-    columns = [(b, s) for b in known for s in (10.0, 30.0) if any(at[1:] == (b, s) for at in there)]
-    shown = {at: results for at, results in there.items() if at[1:] in columns}
-    theirs, rows = known["mnist"]["table_2"], []
+    known, rows = paper.benchmarks(), []
+    ours: dict[Any, list[Any]] = {}
+    for level in levels:
+        if level.benchmark in known and level.stragglers in (10, 30):
+            for run in level.runs:
+                ours.setdefault((*level[:3], run["strategy"]), []).append(run)
+    columns = [(b, s) for b in known for s in (10, 30) if any(at[1:3] == (b, s) for at in ours)]
     for key, (title, printed) in STATISTICS.items():
-        for strategy in dict.fromkeys(
-            [*theirs, *(s for results in shown.values() for s in results)]
-        ):
+        for strategy in dict.fromkeys([*known["mnist"]["table_2"], *(at[3] for at in ours)]):
             start = [Cell(title), Cell(strategy_title(strategy))]
-            if printed < 2 and strategy in theirs:
-                values = (known[b]["table_2"][strategy][f"{s:g}"][printed] for b, s in columns)
-                texts = (f"{value:.2f}" if printed else f"{value:.1f} %" for value in values)
+            theirs = [known[b]["table_2"].get(strategy, {}).get(str(s)) for b, s in columns]
+            if printed < 2 and all(theirs):
+                texts = (f"{pair[1]:.2f}" if printed else f"{pair[0]:.1f} %" for pair in theirs)
                 rows.append([*start, *(Cell(text, "paper") for text in ("paper", *texts))])
-            for variant in dict.fromkeys(at[0] for at in shown):
+            for variant in dict.fromkeys(at[0] for at in ours if at[3] == strategy):
                 cells = []
                 for b, s in columns:
-                    runs = shown.get((variant, b, s), {}).get(strategy, [])
-                    notes = dict.fromkeys(note for run in runs for note in run["notes"])
-                    cell = cell_of(key.format(known[b]["split"]), runs)
-                    link = anchors.get(((variant, b, s), strategy), "")
-                    cells.append(cell._replace(link=link, notes=tuple(notes)))
-                if any(cell.link for cell in cells):
-                    rows.append([*start, Cell(f"ours: {variant}"), *cells])
+                    at = (variant, b, s, strategy)
+                    notes = dict.fromkeys(note for run in ours.get(at, ()) for note in run["notes"])
+                    cell = cell_of(key.format(known[b]["split"]), ours.get(at, []))
+                    cells.append(cell._replace(link=anchors.get(at, ""), notes=tuple(notes)))
+                rows.append([*start, Cell(f"ours: {variant}"), *cells])
     head = [Cell("Statistic"), Cell("Strategy"), Cell("Source")]
     head += [
-        Cell(f"{paper.title_of(b)}, {s:g} %", notes=tuple(known[b]["notes"])) for b, s in columns
+        Cell(f"{known[b]['title']}, {s} %", notes=tuple(known[b]["notes"])) for b, s in columns
     ]
     title = "Table 2: accuracy and time, the paper's and ours"
     return {"table-2": Grid(title, head, rows, 3)} if columns else {}
