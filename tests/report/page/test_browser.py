@@ -103,7 +103,7 @@ def test_a_pointer_is_told_what_is_under_it(browser, page):
 def test_ground_and_ink_follow_the_reader(browser, page, dark):
     browser.open(page, dark=dark)
     browser.run(DRAW_ALL)
-    ground = browser.run("paint(seen('body', 'backgroundColor')).rgb.r")
+    ground = browser.run("paint(getComputedStyle(document.body).backgroundColor).rgb.r")
     ink = browser.run("paint(charts[0].chart.options.scales.x.ticks.color).rgb.r")
     assert (ground < 64 and ink > 192) if dark else (ground > 192 and ink < 64)
 

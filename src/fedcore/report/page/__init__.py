@@ -36,8 +36,8 @@ def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str
     told = [f"{one.title}, {one.variant}: {text}" for one in levels for text in remarks(one.runs)]
     told += [text for job in jobs for text in step_size_remarks(job.content["step_sizes"])]
     names = {run["strategy"]: strategy_title(run["strategy"]) for run in runs}
-    panels = [{"title": one.title, "options": one.variant, **charts(one)} for one in levels]
     bins = {paper.title_of(name): found["bins"] for name, found in sizes.items()}
+    data = {"strategies": names, "panels": [*map(charts, levels)], "sizes": bins}
     title = ", ".join(dict.fromkeys(paper.title_of(level.benchmark) for level in levels))
     about = f"{', '.join(names.values())}: {counted(len(runs), 'run')}."
     content = {
@@ -48,9 +48,8 @@ def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str
         "table_1": html.pop("table-1", ""),
         "tables": "".join(html.values()),
         "jobs": "".join(map(_details, jobs)),
-        "data": json.dumps({"strategies": names, "panels": panels, "sizes": bins, **LOOK}),
+        "data": json.dumps(data | LOOK).translate(SAFE),
     }
-    content["data"] = content["data"].translate(SAFE)
     own = resources.files(__package__)
     content |= {name: (own / file).read_text("utf-8") for name, file in FILES.items()}
     (folder / PAGE).write_text(Template(content["page"]).substitute(content), "utf-8")

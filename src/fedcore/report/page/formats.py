@@ -21,7 +21,10 @@ def to_html(grid: Grid, name: str) -> str:
         return (text if cell.link else escape(cell.text)) + (marks and f"<sup>{marks}</sup>")
 
     (head, *rows), notes = _written(grid, inner)
-    title, body = escape(grid.title), "".join(f'<th scope="col">{text}</th>' for text in head)
+    title, body = escape(grid.title), ""
+    for place, text in enumerate(head):
+        kind = "number" if place >= grid.names else ""
+        body += f'<th scope="col" class="{kind}">{text}</th>'
     for row, texts in zip(grid.rows, rows, strict=True):
         body += "<tr>"
         for place, (cell, text) in enumerate(zip(row, texts, strict=True)):

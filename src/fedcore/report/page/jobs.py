@@ -79,14 +79,14 @@ def _read(path: Path) -> Job:
 
 
 def levels_of(jobs: Sequence[Job]) -> list[Level]:
-    """All runs by options, benchmark and share of stragglers; of two that are the same, one."""
+    """All runs by options, from fewest changes to most, benchmark and share of stragglers."""
     variants: dict[str, list[Job]] = {}
     notes = {}
     for job in jobs:
         variant, notes[job.path] = _departures(job.content["experiment"])
         variants.setdefault(variant, []).append(job)
     levels = []
-    for variant, members in variants.items():
+    for variant, members in sorted(variants.items(), key=lambda item: len(item[0])):
         homes = {run: job for job in members for run in job.runs}
         runs = {run: job.runs[run] for run, job in homes.items()}
         found = summary(runs, members[0].content["experiment"])["results"]

@@ -8,10 +8,15 @@ const short = (v) => Number(v < 1000 ? v.toPrecision(3) : Math.round(v)).toLocal
 
 // The colours of the pictures: on a dark ground colours are lighter, and greys the other way round.
 const paint = (colour) => Chart.helpers.color(colour);
-const seen = (tag, name) => getComputedStyle(document.querySelector(tag))[name];
+let dark = false;
+function look() {
+  const { color, backgroundColor } = getComputedStyle(document.body);
+  dark = paint(backgroundColor).rgb.r < 128;
+  Object.assign(Chart.defaults, { color, borderColor: paint(color).alpha(0.2).rgbString(), animation: false, maintainAspectRatio: false });
+}
 function shade(colour) {
-  if (paint(seen("body", "backgroundColor")).rgb.r > 128) return colour;
   const { r, g, b } = paint(colour).rgb;
+  if (!dark) return colour;
   return (r === g && g === b ? paint(colour).negate() : paint(colour).lighten(0.3)).rgbString();
 }
 const colourOf = (name) => shade(data.colours[names.indexOf(name) % data.colours.length]);
@@ -107,8 +112,6 @@ function sizes(bins) {
 
 function draw(one) {
   one.chart?.destroy();
-  const own = { color: seen("body", "color"), borderColor: seen("nav", "borderTopColor"), animation: false, maintainAspectRatio: false };
-  Object.assign(Chart.defaults, own);
   const { type = "scatter", sets, scales } = one.make();
   for (const set of sets) Object.assign(set, { hidden: hidden.has(set.strategy), grouped: false, barPercentage: 0.9, categoryPercentage: 1 });
   const [lying, bar] = [scales.y.type === "category", type === "bar"];
@@ -124,33 +127,33 @@ function element(tag, parent, text = "", attributes = {}) {
   return made;
 }
 
-function place(parent, title, make) {
+function place(parent, title, make, panel = {}) {
   const { sets, alt } = make();
   if (!sets.length) return;
   const figure = element("figure", parent);
   element("figcaption", figure, title);
   const canvas = element("canvas", element("div", figure), "", { role: "img", "aria-label": `${title}. ${alt}` });
-  charts.push({ figure, canvas, make });
+  charts.push({ figure, canvas, make, panel });
 }
 
-const several = new Set(data.panels.map((panel) => panel.options)).size > 1;
+look();
 for (const section of document.querySelectorAll("[data-figure]")) {
   const { figure, by } = section.dataset;
   const grid = element("div", section, "", { class: "panels" });
   for (const panel of data.panels) {
-    const title = panel.title + (several ? `; ${panel.options}` : "");
-    const make = () => (by ? lines(panel, figure, by) : { times, steps, ways }[figure](panel));
-    if (figure === "timeline") for (const [name, own] of Object.entries(data.strategies))
-      panel.timeline[name] && place(grid, `${own}: ${title}`, () => timeline(panel, name));
-    else if (figure !== "sizes") place(grid, title, make);
+    if (by) place(grid, panel.title, () => lines(panel, figure, by), panel);
+    else if (figure === "timeline") for (const name of Object.keys(panel.timeline))
+      place(grid, `${data.strategies[name]}: ${panel.title}`, () => timeline(panel, name), panel);
+    else if (figure !== "sizes") place(grid, panel.title, () => ({ times, steps, ways })[figure](panel), panel);
   }
   if (figure === "sizes") for (const [name, bins] of Object.entries(data.sizes)) place(grid, name, () => sizes(bins));
   if (!grid.children.length) element("p", grid, "Not in these folders.");
 }
 
+const nav = document.querySelector("nav");
 const redraw = () => charts.filter((one) => one.chart).forEach(draw);
 for (const name of names) {
-  const button = element("button", document.getElementById("toggles"), data.strategies[name], { "aria-pressed": true });
+  const button = element("button", nav, data.strategies[name], { "aria-pressed": true });
   button.prepend(element("i", button, "", { style: `background: ${colourOf(name)}` }));
   button.onclick = () => {
     if (!hidden.delete(name)) hidden.add(name);
@@ -158,6 +161,17 @@ for (const name of names) {
     redraw();
   };
 }
+// Where there are several, charts are of one set of options, and of all benchmarks or one.
+for (const key of ["options", "benchmark"]) {
+  const values = [...new Set(data.panels.map((panel) => panel[key]))];
+  const select = values.length > 1 && element("select", nav, "", { "aria-label": key, name: key });
+  for (const value of select ? [...(key === "benchmark" ? ["every benchmark"] : []), ...values] : []) element("option", select, value);
+}
+nav.onchange = () => {
+  for (const { figure, panel } of charts)
+    figure.hidden = [...nav.querySelectorAll("select")].some(({ name, value }) => panel[name] && !value.startsWith("every ") && panel[name] !== value);
+};
+nav.onchange();
 const watch = new IntersectionObserver((entries) => {
   for (const { target } of entries.filter((one) => one.isIntersecting)) {
     watch.unobserve(target);
@@ -165,6 +179,7 @@ const watch = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "400px" });
 charts.forEach((one) => watch.observe(one.figure));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", () => charts.forEach(draw));
-addEventListener("afterprint", redraw);
+const renew = (which) => () => (look(), charts.filter(which).forEach(draw));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", renew((one) => one.chart));
+addEventListener("beforeprint", renew((one) => !one.figure.hidden));
+addEventListener("afterprint", renew((one) => one.chart));
