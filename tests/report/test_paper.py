@@ -51,6 +51,19 @@ def test_curves_agree_with_the_table_by_its_statistic():
                     assert 100 * mean == pytest.approx(printed, abs=1.5)
 
 
+def test_curves_are_those_that_were_read_off_the_figures():
+    read_off = ROOT.parent / "shared" / "reference" / "paper-curves.json"
+    if not read_off.exists():
+        pytest.skip("what was read off the figures is not here")
+    panels = {"MNIST": "mnist", "Shakespeare": "shakespeare", "syn55": "synthetic-0.5-0.5"}
+    panels |= {"syn11": "synthetic-0-0", "syn00": "synthetic-1-1"}
+    names = {"train_loss_curves": "train_loss", "test_acc_curves": "test_accuracy"}
+    for key, values in json.loads(read_off.read_text()).items():
+        figure, panel, level, strategy = key.split("|")
+        found = paper.curves(panels[panel], float(level))[strategy.lower()][names[figure]]
+        assert found[1] == values
+
+
 def test_what_the_paper_does_not_have_has_no_curves():
     assert paper.curves("fashion-mnist", 30.0) == {}
     assert paper.curves("mnist", 20.0) == {}

@@ -182,29 +182,19 @@ def report(
     out: Path | None = typer.Option(None, help="Folder to write to; none: the first DIR."),
     plots: Plots = True,
 ) -> None:
-    """Write report.html: all that jobs found, beside the paper's results, in one file.
+    """Write report.html: all that jobs in and below DIR found, beside the paper's results.
 
-    Jobs in folders below DIR count too. Beside it, tables/ has its tables as CSV, Markdown and
-    LaTeX, and figures/ its pictures as PDF and PNG.
-
-    [bold]Example[/bold]
-
-    fedcore report runs/mnist runs/shakespeare --out runs/report
+    Its tables go to tables/ as CSV, Markdown and LaTeX, and pictures to figures/ as PDF and PNG.
     """
-    from fedcore.report.page import write_files, write_page
-    from fedcore.report.page.jobs import read_jobs
+    from fedcore.report.page import write_report
 
     place = out or folders[0]
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        levels, grids = write_page(read_jobs(folders), place)
-        write_files(levels if plots else [], grids, place)
+        write_report(folders, place, plots=plots)
     except OSError as error:
         raise BadOption(f"out {str(place)!r} cannot be written: {error.strerror}") from None
     except ImportError:
-        raise BadOption(
-            "plots need matplotlib; pip install 'fedcore[plots]', or --no-plots"
-        ) from None
+        raise BadOption("plots need matplotlib; install it, or add --no-plots") from None
     typer.echo(f"Written to {place}: report.html and tables" + " and figures" * plots)
 
 

@@ -42,19 +42,12 @@ class Grid(NamedTuple):
 
 Columns = list[tuple[str, Callable[[Sequence[Result]], Cell]]]  # title, and cell of some runs
 
-COLUMNS = (  # two lines of title, and the number below them
-    ("Accuracy,\nlast round", "final_test_accuracy"),
-    ("best\nround", "best_test_accuracy"),
-    ("Training\nloss", "final_train_loss"),
-    ("Mean\nround", "mean_round_time"),
-    ("Longest\nround", "max_round_time"),
-    ("Rounds\nlate", "deadline_miss_share"),
-)
-SERVED = (  # the same for the second table
-    ("Slow\nclients", "slow_accuracy"),
-    ("Worst\ntenth", "worst_accuracy"),
-    ("Jain\nindex", "participation_fairness"),
-)
+# By name, two lines of title of the number below them: of the first table, and of the second.
+COLUMNS = {"final_test_accuracy": "Accuracy,\nlast round", "best_test_accuracy": "best\nround"}
+COLUMNS |= {"final_train_loss": "Training\nloss", "mean_round_time": "Mean\nround"}
+COLUMNS |= {"max_round_time": "Longest\nround", "deadline_miss_share": "Rounds\nlate"}
+SERVED = {"slow_accuracy": "Slow\nclients", "worst_accuracy": "Worst\ntenth"}
+SERVED |= {"participation_fairness": "Jain\nindex"}
 COST_CAPTION = """Virtual seconds to the first evaluation at or above an accuracy.
 Slow ({} of {}: E epochs take them past the deadline)
 and the worst tenth of clients: accuracy on their own training data.
@@ -80,7 +73,7 @@ def cost_grids(results: Sequence[Result]) -> Iterator[Grid]:
             continue
         goals = [f"Seconds\n{100 * time['target']:.3g} %" for time in known["time_to_accuracy"]]
         columns: Columns = [(goal, partial(_reached, place)) for place, goal in enumerate(goals)]
-        columns += [(title, partial(cell_of, name, ranged=False)) for title, name in SERVED]
+        columns += [(title, partial(cell_of, name, ranged=False)) for name, title in SERVED.items()]
         columns.append(("Client-\nseconds", _spent))
         columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
         slow = f"{known['slow_clients']:,}", counted(known["clients"], "client")
@@ -107,7 +100,8 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Grid:
     caption = f"Accuracy on data nobody trained on; {unit}." + (
         "\nMedian of the seeds, and from the least to the largest of them." if several else ""
     )
-    return _grid(title, caption, [(name, partial(cell_of, key)) for name, key in COLUMNS], cells)
+    columns: Columns = [(text, partial(cell_of, name)) for name, text in COLUMNS.items()]
+    return _grid(title, caption, columns, cells)
 
 
 def _grid(title: str, caption: str, columns: Columns, cells: Cells) -> Grid:

@@ -5,18 +5,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-FIGURES = {"train_loss_curves": "train_loss", "test_acc_curves": "test_accuracy"}  # 3 and 6
-Curve = tuple[list[int], list[float]]
+CURVES = ("train_loss", "test_accuracy")  # Figures 3 and 6, as fields of a round
 
 
 @cache
-def _read(name: str) -> dict[str, Any]:
-    return dict(json.loads((resources.files(__package__) / "data" / name).read_text()))
-
-
 def benchmarks() -> dict[str, Any]:
-    """By benchmark: its title, what is to be known of it, {strategy: {level: [accuracy, time]}}."""
-    return _read("paper-tables.json")
+    """By benchmark: ``title``, ``notes``, ``table_2``: {strategy: {level: [accuracy, time]}}..."""
+    return dict(json.loads((resources.files(__package__) / "data" / "paper.json").read_text()))
 
 
 def title_of(benchmark: str) -> str:
@@ -24,13 +19,6 @@ def title_of(benchmark: str) -> str:
     return str(benchmarks().get(benchmark, {}).get("title", benchmark))
 
 
-def curves(benchmark: str, stragglers: float) -> dict[str, dict[str, Curve]]:
-    """{strategy: {field of a round: rounds and values}}; Synthetic's begin before round 1."""
-    found: dict[str, dict[str, Curve]] = {}
-    for key, values in _read("paper-curves.json").items():
-        figure, panel, level, strategy = key.split("|")
-        if (panel, level) == (benchmarks().get(benchmark, {}).get("panel"), f"{stragglers:g}"):
-            first = 1 - len(values) % 2
-            rounds = list(range(first, len(values) + first))  # of 101, the first is 0
-            found.setdefault(strategy.lower(), {})[FIGURES[figure]] = rounds, values
-    return found
+def curves(benchmark: str, stragglers: float) -> dict[str, dict[str, list[list[float]]]]:
+    """{strategy: {field: [rounds, values]}}; Synthetic's begin before round 1."""
+    return dict(benchmarks().get(benchmark, {}).get("curves", {}).get(f"{stragglers:g}", {}))

@@ -8,15 +8,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from fedcore.report.grids import (
-    Grid,
-    Result,
-    cost_grids,
-    doubling_bins,
-    level_grids,
-    remarks,
-    step_size_remarks,
-)
+from fedcore.report import grids
+from fedcore.report.grids import Grid, Result
 
 ROOMY = 8  # columns of numbers that 80 characters have room for with gaps of two
 BAR = 40  # characters of the longest
@@ -33,19 +26,19 @@ def plain_console(*, stderr: bool = False) -> Console:
 def everything(content: Mapping[str, Any]) -> Iterator[Table | str]:
     """What a summary says: tables and the sentences below them."""
     yield from tables(content["results"])
-    yield from remarks(content["results"])
+    yield from grids.remarks(content["results"])
     yield from cost_tables(content["results"])
-    yield from step_size_remarks(content["step_sizes"])
+    yield from grids.step_size_remarks(content["step_sizes"])
 
 
 def tables(results: Sequence[Result]) -> Iterator[Table]:
     """One table per benchmark and share of stragglers; seeds are medians, with ranges below."""
-    return map(_table, level_grids(results))
+    return map(_table, grids.level_grids(results))
 
 
 def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
     """What every strategy cost and whom it served, for each level; seeds are medians."""
-    return map(_table, cost_grids(results))
+    return map(_table, grids.cost_grids(results))
 
 
 def _table(grid: Grid) -> Table:
@@ -72,7 +65,7 @@ def histogram(sizes: Sequence[int], title: str) -> Table:
     """How many clients have how much data (the paper's Figure 2); whoever is there is seen."""
     right = (Column(name, justify="right") for name in ("samples", "clients"))
     table = Table(*right, "", title=title, title_justify="left", box=None, padding=(0, 1))
-    bins = doubling_bins(sizes)
+    bins = grids.doubling_bins(sizes)
     longest = max(clients for _, _, clients in bins)
     for low, high, clients in bins:
         reach = f"{low:,}-{high:,}" if high > low else f"{low:,}"

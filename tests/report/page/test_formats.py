@@ -68,7 +68,7 @@ def test_a_page_has_links_anchors_styles_and_notes():
     html = to_html(GRID, "t")
     assert 'aria-label="A &lt;table&gt;"' in html
     assert '<td id="here" class="late"><a href="#run-0">1.0\n0.5-2</a>' in html
-    assert '<sup><a href="#t-2">2</a></sup></td>' in html
+    assert '</a><sup><a href="#t-2">2</a></sup></td>' in html
     assert f'<li id="t-2">{NOTE.replace("&", "&amp;")}</li>' in html
     assert html.count('<th scope="row">one</th>') == 1
     assert html.count('<th scope="row">first</th>') == 3

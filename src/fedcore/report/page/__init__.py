@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from string import Template
 
@@ -12,7 +13,7 @@ from fedcore.report.grids import Grid, counted, remarks, step_size_remarks, stra
 from fedcore.report.output import PAGE
 from fedcore.report.page.data import charts
 from fedcore.report.page.formats import WRITERS, to_html
-from fedcore.report.page.jobs import Job, Level, levels_of
+from fedcore.report.page.jobs import Job, Level, levels_of, read_jobs
 from fedcore.report.page.tables import tables
 from fedcore.report.plots import COLOURS, DOING, SHOWN, draw_all
 from fedcore.report.records import run_of
@@ -56,16 +57,17 @@ def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str
     return levels, grids
 
 
-def write_files(levels: Iterable[Level], grids: dict[str, Grid], folder: Path) -> None:
-    """Write tables and pictures beside a page, each in every format."""
-    (folder / "tables").mkdir(exist_ok=True)
-    for name, grid in grids.items():
-        for ending, write in WRITERS.items():
-            (folder / "tables" / f"{name}.{ending}").write_text(write(grid), "utf-8")
-    for level in levels:
+def write_report(folders: Iterable[Path], out: Path, *, plots: bool) -> None:
+    """Write the page of all jobs in ``folders``, and beside it its tables and pictures as files."""
+    jobs = read_jobs(folders)
+    (out / "tables").mkdir(parents=True, exist_ok=True)
+    levels, grids = write_page(jobs, out)
+    for (name, grid), (ending, write) in product(grids.items(), WRITERS.items()):
+        (out / "tables" / f"{name}.{ending}").write_text(write(grid), "utf-8")
+    for level in levels if plots else ():
         if runs := {run_of(run): run["records"] for run in level.runs if run["records"]}:
-            (folder / "figures" / level.name).mkdir(parents=True, exist_ok=True)
-            draw_all(runs, folder / "figures" / level.name, (".pdf", ".png"))
+            (out / "figures" / level.name).mkdir(parents=True, exist_ok=True)
+            draw_all(runs, out / "figures" / level.name, (".pdf", ".png"))
 
 
 def _details(job: Job) -> str:

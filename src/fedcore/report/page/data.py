@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from statistics import fmean, median
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from fedcore.records import RoundRecord
 from fedcore.report import paper
+from fedcore.report.grids import strategy_title
 from fedcore.report.page.jobs import Level
 from fedcore.report.plots import SHOWN, spans
 from fedcore.types import Path
@@ -18,6 +19,7 @@ from fedcore.types import Path
 MOST_POINTS, MOST_VALUES, MOST_CLIENTS = 400, 4000, 40  # of a curve, a violin, a timeline
 Rounds = Sequence[RoundRecord]
 Firsts = Mapping[str, Rounds]  # by strategy, the rounds of one run
+Span = tuple[str, float | None, float | None]  # what, from, to
 
 
 def charts(level: Level) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def charts(level: Level) -> dict[str, Any]:
         "times": {name: violin(own) for name, own in runs.items()},
         "steps": steps(firsts, level.runs[0]["job"].content["experiment"]),
         "ways": ways(firsts),
-        "timeline": {name: timeline(run) for name, run in firsts.items()},
+        "timeline": {strategy_title(name): timeline(run) for name, run in firsts.items()},
     }
 
 
@@ -43,7 +45,7 @@ def curve(rounds: Rounds) -> dict[str, list[float | None]]:
     errors = ([c.gradient_error for c in r.clients if c.gradient_error is not None] for r in rounds)
     found: dict[str, list[Any]] = {"round": [record.number for record in rounds]}
     found["time"] = np.cumsum([record.time for record in rounds]).tolist()
-    found |= {name: [getattr(r, name) for r in rounds] for name in paper.FIGURES.values()}
+    found |= {name: [getattr(r, name) for r in rounds] for name in paper.CURVES}
     found["epsilon"] = [fmean(known) if known else None for known in errors]
     kept = sorted({*range(0, len(rounds), math.ceil(len(rounds) / MOST_POINTS)), len(rounds) - 1})
     return {name: [_short(values[n]) for n in kept] for name, values in found.items()}
@@ -81,26 +83,32 @@ def steps(firsts: Firsts, options: Mapping[str, Any]) -> dict[str, list[tuple[in
     return found
 
 
-def ways(firsts: Firsts) -> dict[str, list[tuple[str, int]]]:
-    """The way that each client went mostly, as runs of equal ones; clients from slow to fast."""
+def ways(firsts: Firsts) -> dict[str, list[Span]]:
+    """By strategy, the way that clients went mostly; clients are places, from slow to fast."""
     records = (record for rounds in firsts.values() for record in rounds)
     times = sorted((c.seconds / r.deadline, c.client_id) for r in records for c in r.clients)
     order = list(dict.fromkeys(client for _, client in reversed(times)))
-    found = {}
+    found: dict[str, list[Span]] = {}
     for name, rounds in firsts.items():
         went = Counter((c.client_id, str(c.path)) for record in rounds for c in record.clients)
         mostly = {client: path for (client, path), _ in reversed(went.most_common())}
         equal = groupby(mostly.get(client, "not drawn") for client in order)
-        found[name] = [(path, len(list(same))) for path, same in equal]
+        lengths = [(path, len(list(same))) for path, same in equal]
+        ends = pairwise(accumulate((length for _, length in lengths), initial=0))
+        found[strategy_title(name)] = [
+            (way, *at) for (way, _), at in zip(lengths, ends, strict=True)
+        ]
     return found
 
 
-def timeline(rounds: Rounds) -> list[tuple[int, str, float | None, float | None]]:
-    """(row, what a client does, from, to) in the first deadlines, of those who come first."""
-    seen = [span for span in spans(rounds) if span[2] < SHOWN]
-    rows = {client: row for row, client in enumerate(dict.fromkeys(span[0] for span in seen))}
-    kept = (span for span in seen if rows[span[0]] < MOST_CLIENTS)
-    return [(rows[who], what, _short(start), _short(end)) for who, what, start, end in kept]
+def timeline(rounds: Rounds) -> dict[str, list[Span]]:
+    """By client, of those who come first, what it does from when to when."""
+    found: dict[str, list[Span]] = {}
+    for client, what, start, end in spans(rounds):
+        name = f"client {client}"
+        if start < SHOWN and (name in found or len(found) < MOST_CLIENTS):
+            found.setdefault(name, []).append((what, _short(start), _short(end)))
+    return found
 
 
 def _short(value: float | None) -> float | None:

@@ -2,38 +2,33 @@
 
 import csv
 import io
-from collections.abc import Callable
 from html import escape
+from itertools import takewhile
 
-from fedcore.report.grids import Cell, Grid
+from fedcore.report.grids import Grid
 
+HTML = {sign: escape(sign) for sign in "&<>\"'"}
+MARKDOWN = {"|": "\\|", "\n": " "}
 LATEX = {sign: "\\" + sign for sign in "%&_#${}"} | {"\\": r"\textbackslash{}", "^": r"\^{}"}
-Write = Callable[[Cell, list[int]], str]  # a cell with the numbers of its notes
-SIGNS = str.maketrans(LATEX | {"~": r"\~{}", "≥": r"$\ge$", "μ": r"$\mu$", "\n": " "})
+LATEX |= {"~": r"\~{}", "≥": r"$\ge$", "μ": r"$\mu$", "\n": " "}
 
 
 def to_html(grid: Grid, name: str) -> str:
     """A table in a frame that scrolls by itself, caption and notes below; it goes by ``name``."""
-
-    def inner(cell: Cell, notes: list[int]) -> str:
-        text = f'<a href="{escape(cell.link)}">{escape(cell.text)}</a>'
-        marks = ", ".join(f'<a href="#{name}-{n}">{n}</a>' for n in notes)
-        return (text if cell.link else escape(cell.text)) + (marks and f"<sup>{marks}</sup>")
-
-    (head, *rows), notes = _written(grid, inner)
+    texts, notes = _written(grid, HTML, f'<sup><a href="#{name}-{{0}}">{{0}}</a></sup>')
     title, body = escape(grid.title), ""
-    for place, text in enumerate(head):
-        kind = "number" if place >= grid.names else ""
-        body += f'<th scope="col" class="{kind}">{text}</th>'
-    for row, texts in zip(grid.rows, rows, strict=True):
+    for row, written in zip((grid.head, *grid.rows), texts, strict=True):
         body += "<tr>"
-        for place, (cell, text) in enumerate(zip(row, texts, strict=True)):
+        for place, (cell, (text, marks)) in enumerate(zip(row, written, strict=True)):
             kind = 'th scope="row"' if text and place < grid.names else "td"
-            body += f'<{kind} id="{cell.anchor}" class="{cell.style}">{text}</{kind[:2]}>'
+            kind = 'th scope="col"' if row is grid.head else kind
+            style = "number" if row is grid.head and place >= grid.names else cell.style
+            link = f'<a href="{escape(cell.link)}">{text}</a>' if cell.link else text
+            body += f'<{kind} id="{cell.anchor}" class="{style}">{link}{marks}</{kind[:2]}>'
     frame = f'<div class="scroll" role="region" tabindex="0" aria-label="{title}"><table>'
     items = (f'<li id="{name}-{n}">{escape(note)}</li>' for note, n in notes.items())
     below = f"<p>{escape(grid.caption)}</p><ol>{''.join(items)}</ol>"
-    table = f"{frame}<caption>{title}</caption><tr>{body}</table></div>{below}"
+    table = f"{frame}<caption>{title}</caption>{body}</table></div>{below}"
     return table.replace(' id=""', "").replace(' class=""', "")
 
 
@@ -46,44 +41,37 @@ def to_csv(grid: Grid) -> str:
 
 def to_markdown(grid: Grid) -> str:
     """Pipes, with caption and notes below."""
-
-    def inner(cell: Cell, notes: list[int]) -> str:
-        text = cell.text.replace("|", "\\|").replace("\n", " ")
-        return text + "".join(f"<sup>{n}</sup>" for n in notes)
-
-    (head, *rows), notes = _written(grid, inner)
-    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+    texts, notes = _written(grid, MARKDOWN, "<sup>{}</sup>")
+    head, *rows = (" | ".join(map("".join, row)) for row in texts)
+    lines = [head, " | ".join(["---"] * len(grid.head)), *rows]
     below = (f"{n}. {note}" for note, n in notes.items())
-    return "\n".join([*lines, "", *grid.caption.splitlines(), *below, ""])
+    return "\n".join([*(f"| {x} |" for x in lines), "", *grid.caption.splitlines(), *below, ""])
 
 
 def to_latex(grid: Grid) -> str:
     """A ``tabular`` that needs no package, with caption and notes below."""
-
-    def inner(cell: Cell, notes: list[int]) -> str:
-        return cell.text.translate(SIGNS) + "".join(f"$^{{{n}}}$" for n in notes)
-
-    found, notes = _written(grid, inner)
-    head, *rows = (" & ".join(row) + r" \\" for row in found)
+    texts, notes = _written(grid, LATEX, "$^{{{}}}$")
+    head, *rows = (" & ".join(map("".join, row)) + r" \\" for row in texts)
     columns = "l" * grid.names + "r" * (len(grid.head) - grid.names)
-    start = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline"]
-    below = (rf"$^{{{n}}}$ {note.translate(SIGNS)}\\" for note, n in notes.items())
-    end = [r"\hline", r"\end{tabular}", "", grid.caption.translate(SIGNS), *below, ""]
-    return "\n".join([*start, *rows, *end])
+    signs = str.maketrans(LATEX)
+    below = (rf"$^{{{n}}}$ {note.translate(signs)}\\" for note, n in notes.items())
+    table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *rows, r"\hline"]
+    return "\n".join([*table, r"\end{tabular}", "", grid.caption.translate(signs), *below, ""])
 
 
 WRITERS = {"csv": to_csv, "md": to_markdown, "tex": to_latex}  # by the ending of a file
+Texts = list[list[tuple[str, str]]]  # of rows, what a cell says, and the marks of its notes
 
 
-def _written(grid: Grid, write: Write) -> tuple[list[list[str]], dict[str, int]]:
+def _written(grid: Grid, signs: dict[str, str], mark: str) -> tuple[Texts, dict[str, int]]:
     """Head and rows, a name but the last empty where it stands above; and notes, numbered."""
-    rows = [grid.head, *grid.rows]
+    rows, known = [grid.head, *grid.rows], str.maketrans(signs)
     found = dict.fromkeys(note for row in rows for cell in row for note in cell.notes)
     notes = {note: number for number, note in enumerate(found, 1)}
-    texts = [[write(cell, [notes[note] for note in cell.notes]) for cell in row] for row in rows]
-    for above, row, written in zip(grid.rows, grid.rows[1:], texts[2:], strict=False):
-        for place in range(grid.names - 1):
-            if above[place].text != row[place].text:
-                break
-            written[place] = ""
-    return texts, notes
+    marks = [["".join(mark.format(notes[n]) for n in cell.notes) for cell in row] for row in rows]
+    texts = [[cell.text.translate(known) for cell in row] for row in rows]
+    for above, row, own in zip(grid.rows, grid.rows[1:], texts[2:], strict=False):
+        same = (one.text == other.text for one, other in zip(above, row, strict=True))
+        for place in range(sum(takewhile(bool, [*same][: grid.names - 1]))):
+            own[place] = ""
+    return [[*zip(*pair, strict=True)] for pair in zip(texts, marks, strict=True)], notes

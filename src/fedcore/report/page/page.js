@@ -81,27 +81,13 @@ function steps(panel) {
   return { sets, scales, alt: "Gradient steps of slow clients with FedProx and with FedCore" };
 }
 
-// Rows of [what, from, to] as bars, with a colour for each kind of what.
+// By row, [what, from, to] as bars, with a colour for each kind of what.
 function spans(rows, colours, text, max) {
   const labels = Object.keys(rows);
   const of = (what) => labels.flatMap((y) => rows[y].filter((span) => span[0] === what).map(([, ...x]) => ({ x, y })));
   const sets = Object.entries(colours).map(([what, colour]) => ({ label: what, data: of(what), backgroundColor: shade(colour) }));
   const y = { type: "category", labels, ticks: { display: !max }, grid: { display: false } };
   return { type: "bar", sets: sets.filter((set) => set.data.length), scales: { x: axis(text, false, { min: 0, max }), y }, alt: text };
-}
-
-function ways(panel) {
-  const rows = Object.entries(panel.ways).map(([name, lengths]) => {
-    let end = 0;
-    return [data.strategies[name], lengths.map(([what, count]) => [what, end, (end += count)])];
-  });
-  return spans(Object.fromEntries(rows), data.ways, "Clients, from slow to fast");
-}
-
-function timeline(panel, name) {
-  const rows = {};
-  for (const [row, ...span] of panel.timeline[name]) (rows[`client ${row + 1}`] ??= []).push(span);
-  return spans(rows, data.doing, "Time in deadlines", data.shown);
 }
 
 function sizes(bins) {
@@ -137,16 +123,16 @@ function place(parent, title, make, panel = {}) {
 }
 
 look();
+const figures = { times, steps, ways: (panel) => spans(panel.ways, data.ways, "Clients, from slow to fast") };
 for (const section of document.querySelectorAll("[data-figure]")) {
   const { figure, by } = section.dataset;
   const grid = element("div", section, "", { class: "panels" });
-  for (const panel of data.panels) {
-    if (by) place(grid, panel.title, () => lines(panel, figure, by), panel);
-    else if (figure === "timeline") for (const name of Object.keys(panel.timeline))
-      place(grid, `${data.strategies[name]}: ${panel.title}`, () => timeline(panel, name), panel);
-    else if (figure !== "sizes") place(grid, panel.title, () => ({ times, steps, ways })[figure](panel), panel);
+  for (const panel of figure === "sizes" ? [] : data.panels) {
+    const rows = figure === "timeline" ? Object.entries(panel.timeline) : [];
+    for (const [name, own] of rows) place(grid, `${name}: ${panel.title}`, () => spans(own, data.doing, "Time in deadlines", data.shown), panel);
+    if (figure !== "timeline") place(grid, panel.title, () => (by ? lines(panel, figure, by) : figures[figure](panel)), panel);
   }
-  if (figure === "sizes") for (const [name, bins] of Object.entries(data.sizes)) place(grid, name, () => sizes(bins));
+  for (const [name, bins] of figure === "sizes" ? Object.entries(data.sizes) : []) place(grid, name, () => sizes(bins));
   if (!grid.children.length) element("p", grid, "Not in these folders.");
 }
 
