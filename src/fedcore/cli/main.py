@@ -218,6 +218,29 @@ def bound(
 
 
 @app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of jobs.")],
+    *,
+    out: Path | None = typer.Option(None, help="Folder to write to; none: the first DIR."),
+    plots: Plots = True,
+) -> None:
+    """Write report.html: all that jobs in and below DIR found, beside the paper's results.
+
+    Its tables go to tables/ as CSV, Markdown and LaTeX, and pictures to figures/ as PDF and PNG.
+    """
+    from fedcore.report.page import write_report
+
+    place = out or folders[0]
+    try:
+        write_report(folders, place, plots=plots)
+    except OSError as error:
+        raise BadOption(f"out {str(place)!r} cannot be written: {error.strerror}") from None
+    except ImportError:
+        raise BadOption("plots need matplotlib; install it, or add --no-plots") from None
+    typer.echo(f"Written to {place}: report.html and tables" + " and figures" * plots)
+
+
+@app.command()
 def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
     """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
     from fedcore.report.verify import verify as look
