@@ -12,6 +12,7 @@ _PUBLIC = {
     "history": ("History",),
     "server.method": ("Pace", "Sampler", "Strategy"),
     "server.state": ("ServerState",),
+    "cli.advise": ("advise",),
     "sim.simulate": ("simulate",),
     "sources.clients": ("LazyClients",),
     "types": (
