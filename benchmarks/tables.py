@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import performance_tables as performance
+from benchmarks.deployment import table as deployment
 from benchmarks.paper import neural_plot
 from benchmarks.paper import neural_table as neural
 from benchmarks.selectors import table as study
@@ -319,11 +320,18 @@ def with_speed(page: str) -> str:
     return page
 
 
+def with_deployment(page: str) -> str:
+    """The page on deployment with what was measured."""
+    page = between_markers(page, deployment.rounds_section())
+    return between_markers(page, deployment.accuracy_section(), "accuracy")
+
+
 def main() -> None:
     docs = ROOT / "docs"
     neural_plot.draw()
     (docs / "results.md").write_text(results_page())
-    for path, renew in ((ROOT / "README.md", with_table), (docs / "performance.md", with_speed)):
+    pages = {docs / "performance.md": with_speed, docs / "deployment.md": with_deployment}
+    for path, renew in {ROOT / "README.md": with_table, **pages}.items():
         path.write_text(renew(path.read_text()))
 
 

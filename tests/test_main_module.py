@@ -62,3 +62,12 @@ def test_the_package_alone_imports_nothing_heavy():
     code = "import sys, fedcore, fedcore.__main__; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_the_citation_names_this_version():
+    from pathlib import Path
+
+    from fedcore.version import __version__
+
+    cited = (Path(__file__).parents[1] / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in cited

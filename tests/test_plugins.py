@@ -162,3 +162,10 @@ def test_a_plugin_that_another_thread_is_importing_is_waited_for(tmp_path, monke
     finally:
         sys.modules.pop("fedcore.strategies.slowpoke", None)
         vars(strategies).pop("slowpoke", None)
+
+
+def test_what_other_libraries_call_an_option_is_an_option_here():
+    from fedcore.config import option_fields
+
+    assert set(plugins.USUAL.values()) <= set(option_fields())
+    assert not set(plugins.USUAL) & set(option_fields())

@@ -25,6 +25,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, Metadata, Reco
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.deployment.accuracy_table import table
 from fedcore.cli.grid import prepare, runs_of
 from fedcore.config import Experiment, resolve
 from fedcore.flower import fit, on_time
@@ -169,20 +170,6 @@ def compare(given: dict[str, Any], seeds: Sequence[int]) -> dict[str, list[dict[
             found[way].append(accuracies(way, federation, own))
             print(seed, way, found[way][-1], flush=True)
     return found
-
-
-def table(found: dict[str, list[dict[str, Any]]]) -> str:
-    """Medians over seeds, the largest distance from the simulator, and what clients did."""
-    lines = ["| way | test accuracy | most apart | coresets | plain draws | cut short |"]
-    lines.append("| --- | --- | --- | --- | --- | --- |")
-    base = [one["last"] for one in found["simulator"]]
-    for way, runs in found.items():
-        mine = [one["last"] for one in runs]
-        apart = max(abs(a - b) for a, b in zip(mine, base, strict=True))
-        counts = [str(sum(one[name] for one in runs)) for name in ("coresets", "plain", "cut")]
-        numbers = [f"{100 * statistics.median(mine):.1f} %", f"{100 * apart:.1f}", *counts]
-        lines.append(f"| {way} | {' | '.join(numbers)} |")
-    return "\n".join(lines)
 
 
 def main() -> None:

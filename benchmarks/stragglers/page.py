@@ -159,7 +159,6 @@ def page() -> str:
     studies = studies_of(MAIN)
     part = PARTS[MAIN]
     rates = ", ".join(f"{rate:g}" for rate in part.grid("paper"))
-    fewer = ", ".join(f"{rate:g}" for rate in part.grid("phones"))
     seeds = ", ".join(map(str, part.seeds))
     count = len(set().union(*(study["methods"] for study in studies)))
     tables = "\n".join(
@@ -179,7 +178,7 @@ def page() -> str:
 Written by `make study-stragglers` from `benchmarks/results/stragglers-*.json`, numbers in sentences
 included; [benchmarks/stragglers](../benchmarks/stragglers/README.md) says how to run it.
 
-{conclusions.text(studies)}
+{conclusions.text(studies, studies_of("mnist"))}
 ![Accuracy by virtual time](images/stragglers.png)
 
 Grey: all other methods. Lines are medians of {len(part.seeds)} seeds.
@@ -191,12 +190,10 @@ Grey: all other methods. Lines are medians of {len(part.seeds)} seeds.
 - Fleets: `paper`, speeds N(1, 0.5²) without limits of links; `phones`, speeds and links of real
   phones ([fleets.md](fleets.md)).
 - Everybody has the same virtual time, {part.deadlines:g} deadlines, however many merges that makes.
-- Everybody has its best of the step sizes {rates} (fleet `phones`:
-  {fewer}), chosen by one half of held-out data in the mean over seeds and reported
-  on the other. ↓ and ↑ mark a choice at the lower or upper end of the grid: a better one may lie
-  outside. So few values, fewer on `phones`, are what the time of one core allowed. Options of
-  methods are their defaults ([methods.md](methods.md)), rates of server optimisers included, so
-  these are not at their best.
+- Everybody has its best of the step sizes {rates}, chosen by one half of
+  held-out data in the mean over seeds and reported on the other. ↓ and ↑ mark a choice at the lower
+  or upper end of the grid: a better one may lie outside. Options of methods are their defaults
+  ([methods.md](methods.md)), rates of server optimisers included, so these are not at their best.
 - 10 clients a round or at work at once, drawn by size with replacement, and plain means. FedAvg
   with uniform draws, Oort and TiFL weighs answers by samples, since these draws do not. SCAFFOLD,
   FedDyn and CA2FL meet the same draws by size, where their papers have uniform ones. "Partial" with

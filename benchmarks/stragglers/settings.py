@@ -67,6 +67,7 @@ METHODS: dict[str, Method] = {
     "stratified": Method("Stratified", "stratified"),
     "importance": Method("Importance sampling", "importance"),
     # ours
+    "tempo": Method("Tempo", "tempo"),
     "fedcore": Method("FedCore", "fedcore"),
     "fedcore-buff": Method("FedCore-Buff", "fedcore-buff"),
     "fedcore-async": Method("FedCore-Async", "fedcore-async"),
@@ -79,7 +80,7 @@ METHODS: dict[str, Method] = {
         "FedCore, server Adagrad", "fedcore", {"server_optimiser": "adagrad"}
     ),
 }
-OURS = tuple(name for name in METHODS if name.startswith("fedcore"))
+OURS = tuple(name for name in METHODS if name.startswith(("fedcore", "tempo")))
 
 FLEETS: dict[str, dict[str, Any]] = {
     "paper": {"capability": "normal"},
@@ -113,7 +114,7 @@ PARTS: dict[str, Part] = {
         methods=tuple(name for name in METHODS if name != "timelyfl"),
         fleets=("paper", "phones"),
         seeds=(0, 1, 2),
-        learning_rates=((0.0003, 0.001, 0.003, 0.01), (0.0003, 0.001, 0.003)),
+        learning_rates=((0.0001, 0.0003, 0.001, 0.003, 0.01),) * 2,
         deadlines=100,
     ),
     "mnist": Part(

@@ -8,12 +8,15 @@ from importlib import import_module
 
 _PUBLIC = {
     "coreset.api": ("coreset_for", "select_coreset"),
+    "coreset.estimator": ("CoresetSelector",),
     "coreset.metric": ("Euclidean", "OuterProduct"),
     "history": ("History",),
     "server.method": ("Pace", "Sampler", "Strategy"),
     "server.state": ("ServerState",),
+    "cli.advise": ("advise",),
     "sim.simulate": ("simulate",),
     "sources.clients": ("LazyClients",),
+    "sources.partitions": ("partition", "partitioned"),
     "types": (
         *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
         *("LocalUpdate", "Path", "Phase"),
@@ -21,7 +24,7 @@ _PUBLIC = {
     "version": ("__version__",),
 }
 _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
-__all__ = list(_HOMES)
+__all__ = [name for name in _HOMES if name != "CoresetSelector"]  # 'import *' needs no sklearn
 
 
 def __getattr__(name: str) -> object:

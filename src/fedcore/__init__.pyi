@@ -1,12 +1,15 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
+from fedcore.cli.advise import advise
 from fedcore.coreset.api import coreset_for, select_coreset
+from fedcore.coreset.estimator import CoresetSelector as CoresetSelector
 from fedcore.coreset.metric import Euclidean, OuterProduct
 from fedcore.history import History
 from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.simulate import simulate
 from fedcore.sources.clients import LazyClients
+from fedcore.sources.partitions import partition, partitioned
 from fedcore.types import (
     SIT_OUT,
     ClientData,
@@ -39,7 +42,10 @@ __all__ = [
     "ServerState",
     "Strategy",
     "__version__",
+    "advise",
     "coreset_for",
+    "partition",
+    "partitioned",
     "select_coreset",
     "simulate",
 ]

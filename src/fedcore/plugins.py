@@ -24,6 +24,17 @@ Takers = Iterable[tuple[str, str]]  # kinds and names
 KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
 KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
 KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
+# What other libraries call our options.
+USUAL = {"lr": "learning_rate", "optimizer": "optimiser", "mu": "fedprox_mu", "wd": "weight_decay"}
+USUAL |= dict.fromkeys(("num_rounds", "global_rounds", "n_rounds", "comm_rounds"), "rounds")
+USUAL |= dict.fromkeys(("local_epochs", "num_epochs", "n_epochs"), "epochs")
+USUAL |= dict.fromkeys(("num_clients", "cohort_size", "sample_clients"), "clients_per_round")
+USUAL |= {"bs": "batch_size", "seeds": "seed", "max_grad_norm": "clip_norm", "sampler": "selection"}
+USUAL |= {
+    "lr_scheduler": "schedule",
+    "server_optimizer": "server_optimiser",
+    "dataset": "benchmark",
+}
 
 
 def names(kind: str) -> list[str]:
@@ -109,7 +120,12 @@ def summary(kind: str, name: str) -> str:
 def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore list") -> str:
     """The sentence for a name that does not exist: the nearest ``known``, what to ``see``."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    usual = USUAL.get(name.replace("-", "_"))
+    near = (
+        [usual]
+        if usual and usual in known
+        else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    )
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
     return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
 

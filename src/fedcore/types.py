@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset, Subset, WeightedRandomSampler
 from typing_extensions import TypeVar
 
 ClientId = int
@@ -146,6 +147,18 @@ class Coreset(Generic[Values]):
     assignment: Values | None = None
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
     sums_in_the_mean: bool = False
+
+    def subset(self, dataset: Dataset[Any]) -> Subset[Any]:
+        """The chosen samples of a dataset; sample k of it weighs ``weights[k]``."""
+        return Subset(dataset, torch.as_tensor(self.indices).tolist())
+
+    def sampler(self, num_samples: int | None = None, *, seed: int = 0) -> WeightedRandomSampler:
+        """For a DataLoader of the *whole* dataset: draws with E[g] = Σ_k δ_k g_k / Σ_k δ_k."""
+        chosen, weights = (torch.as_tensor(own).cpu() for own in (self.indices, self.weights))
+        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype)
+        every[chosen] = weights
+        draws = torch.Generator().manual_seed(seed)
+        return WeightedRandomSampler(every.tolist(), num_samples or len(chosen), generator=draws)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,13 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
     return number
 
 
+def number_of(name: str, value: Any, count: int) -> int:
+    """How many of ``count`` a whole number asks for, or a share strictly between 0 and 1."""
+    if isinstance(value, float) and 0 < value < 1:
+        return max(1, round(value * count))
+    return whole_number(name, value, 1)
+
+
 def time_limit(name: str, value: Any) -> float | None:
     """``value``, if it is a number of at least 0; without end is no limit, and so is None."""
     if value is None or value == math.inf:

@@ -24,7 +24,7 @@ from fedcore.errors import BadData, BadOption
 from fedcore.task import Task, count_classes, naming
 from fedcore.threads import one_thread_each
 from fedcore.types import Coreset, Params
-from fedcore.values import one_of, time_limit, whole_number
+from fedcore.values import number_of, one_of, time_limit, whole_number
 
 Gradients = Tensor | NDArray[Any] | Metric
 
@@ -32,7 +32,7 @@ Gradients = Tensor | NDArray[Any] | Metric
 @one_thread_each()
 def select_coreset(
     gradients: Gradients,
-    budget: int,
+    budget: float,
     *,
     labels: Tensor | NDArray[Any] | None = None,
     losses: Tensor | NDArray[Any] | None = None,
@@ -47,9 +47,9 @@ def select_coreset(
     Args:
         gradients: [n, d] one gradient (or embedding) per sample, NumPy or torch, on any device;
             or a space such as ``OuterProduct(residuals, inputs)``.
-        budget: how many to keep; n or more keeps all, each with weight one.
+        budget: how many to keep, or which share, as 0.1; n or more keeps all, with weight one.
         labels: [n] classes, for selectors that look at them.
-        losses: [n] losses, for ``loss-topk``.
+        losses: [n] losses, for ``loss-topk`` and ``infobatch``.
         selector: a name ('fedcore list' shows them) or a path to a .py file.
         seed: of selectors that draw.
         start: indices of an earlier coreset to begin with (k-medoids).
@@ -68,7 +68,7 @@ def select_coreset(
     ([1, 4], [3.0, 3.0])
     """
     space = _space(gradients)
-    size = whole_number("budget", budget, 1)
+    size = number_of("budget", budget, len(space))
     candidates = Candidates(
         space,
         labels=None if labels is None else _beside(space, "labels", as_labels("labels", labels)),
@@ -140,7 +140,7 @@ def _check_selector(selector: Any, labels: Tensor | None) -> None:
 def coreset_for(
     model: nn.Module,
     dataset: Dataset[Any] | Iterable[Any],
-    budget: int,
+    budget: float,
     *,
     proxy: str = LAST_LAYER_INPUT,
     head: str | None = None,
@@ -156,7 +156,7 @@ def coreset_for(
         model: maps a batch of inputs to class scores; it stays as it is.
         dataset: a pair of arrays (inputs, labels); a torch dataset of (input, label); or a
             DataLoader that does not shuffle. Floating-point inputs get the model's precision.
-        budget: how many samples to keep.
+        budget: how many samples to keep, or which share of them.
         proxy: what stands in for gradients; 'fedcore compare --help' lists them.
         head: name of the last linear layer, if it is not the last ``nn.Linear``.
         batch_size: of the forward passes.
@@ -165,7 +165,7 @@ def coreset_for(
     one_of(*PROXIES)("proxy", proxy)
     for name in options.keys() - inspect.signature(select_coreset).parameters.keys():
         raise BadOption(f"coreset_for has no option named {name!r}; help(coreset_for) lists them")
-    whole_number("budget", budget, 1)  # before the pass, which takes a while
+    number_of("budget", budget, 1)  # before the pass, which takes a while
     size = whole_number("batch_size", batch_size, 1)
     if proxy == STATIC:
         inputs, labels = zip(*batches(dataset, size), strict=True)

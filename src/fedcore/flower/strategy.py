@@ -101,6 +101,7 @@ class Options:
         known: dict[str, Any] = {
             "proxy": STATIC if linear else LAST_LAYER_INPUT,
             "selector": self.selector,
+            "epochs": self.local_epochs,
             "num_clients": num_clients,
             "clients_per_round": num_clients,
             "model_bytes": sum(value.nbytes for value in params.values()),

@@ -1,0 +1,141 @@
+"""``fedcore.partition``: who holds which samples, of data that come in one piece."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedcore.arrays import as_labels, as_samples
+from fedcore.errors import BadData, BadOption
+from fedcore.types import ClientData, FederatedDataset
+from fedcore.values import above_zero, at_least, one_of, whole_number
+
+Parts = list[NDArray[np.int64]]
+WAYS = ("iid", "dirichlet", "shards", "by")
+TRIES = 1000
+
+
+def partition(
+    labels: Any,
+    clients: int | None = None,
+    how: Any = "dirichlet",
+    *,
+    alpha: float = 0.5,
+    shards: int = 2,
+    least: int = 1,
+    seed: int = 0,
+) -> Parts:
+    """The places of each client's samples, sorted: every sample is somebody's, once.
+
+    Args:
+        labels: [n] classes; with 'by', whatever tells owners apart, such as user ids.
+        clients: how many; with 'by', one for each value that there is.
+        how: 'iid', equal parts of a shuffle; 'dirichlet', of every class shares ~ Dir(α, ..., α)
+            (Hsu et al. 2019); 'shards', each ``shards`` slices of what is sorted by class (McMahan
+            et al. 2017); 'by', everybody's own; or a partitioner of Flower Datasets by 'label'.
+        alpha: of Dirichlet: the smaller, the fewer classes a client has.
+        shards: slices for each client.
+        least: fewest samples of a client; Dirichlet draws again until everybody has them.
+        seed: of the draws.
+
+    >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
+    [[0, 1, 3], [2]]
+    """
+    if hasattr(how, "load_partition"):
+        return _by_partitioner(how, np.asarray(labels))
+    one_of(*WAYS)("how", how)
+    fewest = whole_number("least", least, 0)
+    if how == "by":
+        _, owner = np.unique(np.asarray(labels), return_inverse=True)
+        return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
+    classes = as_labels("labels", labels).numpy()
+    count = whole_number("clients", clients, 1)
+    if count * fewest > len(classes):
+        what = f"{count} clients of {fewest} samples or more need {count * fewest}"
+        raise BadOption(f"{what}, but there are {len(classes)}; ask for fewer clients")
+    draw = np.random.default_rng(whole_number("seed", seed, 0))
+    if how == "iid":
+        parts = np.array_split(draw.permutation(len(classes)), count)
+    elif how == "shards":
+        each = whole_number("shards", shards, 1)
+        order = draw.permutation(len(classes))
+        slices = np.array_split(order[np.argsort(classes[order], kind="stable")], count * each)
+        dealt = draw.permutation(count * each).reshape(count, each)
+        parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
+    else:
+        above_zero("alpha", alpha)
+        drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
+        parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
+        if not parts:
+            what = f"no draw of {TRIES} gave {count} clients {fewest} samples or more each"
+            raise BadOption(f"{what} at alpha {alpha:g}; take a larger alpha or fewer clients")
+    return _checked(parts, fewest)
+
+
+def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
+    """``load`` of a dataset file, from a function that gives all samples in one piece.
+
+    ``samples`` gives (training, held-out): pairs (inputs, labels), the first with the owners of
+    samples behind them where there are any; without held-out data, a share ``held_out`` of the
+    samples is. Its own keyword parameters and those of ``partition`` are what ``--data`` may set.
+    """
+    own = inspect.signature(samples).parameters
+    rules = list(inspect.signature(partition).parameters.values())[1:]
+
+    def load(*, seed: int = 0, held_out: float = 0.2, **given: Any) -> FederatedDataset:
+        known = {"seed": seed, **given}
+        train, test = samples(**{name: value for name, value in known.items() if name in own})
+        data, owner = as_samples("training data", train[:2], torch.float32), np.asarray(train[-1])
+        places = np.arange(len(data))
+        if test is None:
+            at_least(0, 1)("held_out", held_out)
+            away = np.random.default_rng(seed).random(len(data)) < held_out
+            places, outside = np.flatnonzero(~away), torch.from_numpy(np.flatnonzero(away))
+            test = data.take(outside) if len(outside) else None
+        rest = {name: value for name, value in given.items() if name not in own}
+        by = owner if rest.get("how") == "by" else data.labels.numpy()
+        parts = partition(by[places], seed=seed, **{"clients": 100, **rest})
+        rows = [torch.from_numpy(places[part]) for part in parts]
+        clients = {n: ClientData(data.x, data.y, part) for n, part in enumerate(rows)}
+        every = (
+            [data]
+            if test is None
+            else [data, test := as_samples("held-out data", test, torch.float32)]
+        )
+        return FederatedDataset(clients, test, 1 + max(int(one.labels.max()) for one in every))
+
+    named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *rules)]
+    fixed = [p for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    every = {p.name: p for p in (*named, *fixed)}
+    load.__signature__ = inspect.Signature(list(every.values()))  # type: ignore[attr-defined]
+    return load
+
+
+def _dirichlet(
+    classes: NDArray[np.int64], count: int, alpha: float, draw: np.random.Generator
+) -> Parts:
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
+    for label in np.unique(classes):
+        own = draw.permutation(np.flatnonzero(classes == label))
+        ends = np.rint(np.cumsum(draw.dirichlet(np.full(count, alpha))) * len(own)).astype(int)
+        for part, piece in zip(parts, np.split(own, ends[:-1]), strict=True):
+            part.append(piece)
+    return [np.concatenate(part) for part in parts]
+
+
+def _by_partitioner(partitioner: Any, labels: NDArray[Any]) -> Parts:
+    from datasets import Dataset  # type: ignore[import-not-found]
+
+    partitioner.dataset = Dataset.from_dict({"label": labels, "place": np.arange(len(labels))})
+    every = range(partitioner.num_partitions)
+    return [np.sort(partitioner.load_partition(number)["place"]) for number in every]
+
+
+def _checked(parts: Parts, fewest: int) -> Parts:
+    if min(map(len, parts)) < fewest:
+        small = int(np.argmin([len(part) for part in parts]))
+        raise BadData(f"client {small} has {len(parts[small])} samples, below least={fewest}")
+    return [np.sort(part) for part in parts]

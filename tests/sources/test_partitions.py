@@ -1,0 +1,137 @@
+"""Who holds which samples: exact where the rule is, in the mean where it draws."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import fedcore
+from fedcore import partition, partitioned
+from fedcore.errors import BadData, BadOption
+
+LABELS = np.repeat(np.arange(10), 100)
+
+
+@pytest.mark.parametrize("how", ["iid", "dirichlet", "shards"])
+def test_every_sample_is_somebodys_once(how):
+    parts = partition(LABELS, 20, how, seed=3)
+    assert len(parts) == 20
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(1000))
+    again, other = (partition(LABELS, 20, how, seed=seed) for seed in (3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
+
+
+def test_iid_parts_differ_by_one_sample_at_most():
+    sizes = [len(part) for part in partition(LABELS, 7, "iid")]
+    assert (min(sizes), max(sizes), sum(sizes)) == (142, 143, 1000)
+
+
+def test_shards_have_so_many_classes_at_most():
+    """20 clients of 2 slices of 25 samples: four slices a class, none across two."""
+    parts = partition(LABELS, 20, "shards", shards=2)
+    assert all(len(part) == 50 for part in parts)
+    assert max(len(np.unique(LABELS[part])) for part in parts) == 2
+
+
+def test_dirichlet_shares_have_the_spread_of_the_law():
+    """Var of a share is (N - 1) / (N² (N α + 1)): N = 5, α = 0.3 gives 0.064; wide bounds."""
+    found = []
+    for seed in range(60):
+        parts = partition(LABELS, 5, alpha=0.3, least=0, seed=seed)
+        found += [np.mean(LABELS[part] == 0) * len(part) / 100 for part in parts]
+    assert np.mean(found) == pytest.approx(0.2)
+    assert np.var(found) == pytest.approx(0.064, rel=0.25)
+    even = partition(LABELS, 5, alpha=1e6)
+    assert all(abs(len(part) - 200) <= 10 for part in even)
+
+
+def test_the_least_is_kept_or_refused():
+    assert min(len(part) for part in partition(LABELS, 20, alpha=0.1, least=5)) >= 5
+    with pytest.raises(BadOption, match="no draw of 1000 gave 90 clients 11 samples"):
+        partition(LABELS, 90, alpha=0.01, least=11)
+    with pytest.raises(BadOption, match="2000 clients of 1 samples or more need 2000, but"):
+        partition(LABELS, 2000)
+    with pytest.raises(BadData, match="client 1 has 1 samples, below least=2"):
+        partition(["ann", "bob", "ann"], how="by", least=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"clients": 0}, "clients must be"),
+        ({"how": "dirichlett"}, "how must be"),
+        ({"alpha": 0}, "alpha must be"),
+        ({"how": "shards", "shards": 0}, "shards must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"least": -1}, "least must be"),
+        ({"clients": None}, "clients must be"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(given, said):
+    with pytest.raises(BadOption, match=said):
+        partition(LABELS, **{"clients": 5, **given})
+
+
+def test_a_partitioner_of_flower_datasets(monkeypatch):
+    """By what we use of it: a dataset to set, a number of parts, and parts with their columns."""
+
+    class Dataset(dict):
+        from_dict = classmethod(lambda cls, columns: cls(columns))
+
+    class Halves:
+        num_partitions = 2
+
+        def load_partition(self, number):
+            half = len(self.dataset["place"]) // 2
+            return {"place": self.dataset["place"][number * half : (number + 1) * half]}
+
+    module = types.ModuleType("datasets")
+    module.Dataset = Dataset
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    assert [part.tolist() for part in partition([0, 1, 0, 1], how=Halves())] == [[0, 1], [2, 3]]
+
+
+def made(shift: float = 0.0, *, seed: int = 0):
+    draw = np.random.default_rng(seed)
+    owners = np.array(["ann", "bob", "eve"])[draw.integers(3, size=300)]
+    labels = draw.integers(4, size=300)
+    return (draw.normal(size=(300, 5)) + shift, labels, owners), None
+
+
+def test_a_dataset_in_one_piece_is_dealt_out():
+    load = partitioned(made)
+    dataset = load(seed=1, clients=6, how="iid")
+    assert len(dataset.clients) == 6
+    assert dataset.num_classes == 4
+    assert sum(map(len, dataset.clients.values())) + len(dataset.test) == 300
+    assert 30 < len(dataset.test) < 90  # a fifth of them, six standard deviations
+    (x, _, owners), _ = made(2.0, seed=1)
+    own = load(seed=1, how="by", held_out=0.0, shift=2.0)
+    assert own.test is None
+    for client, name in enumerate(("ann", "bob", "eve")):
+        rows, _ = own.clients[client].take(slice(None))
+        assert rows.numpy() == pytest.approx(x[owners == name])
+
+
+def test_from_the_command_line_through_a_file(tmp_path):
+    from fedcore.sources.benchmark import find
+
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import numpy as np\nimport fedcore\n"
+        "def samples(classes: int = 3):\n"
+        "    y = np.arange(90) % classes\n"
+        "    return (np.eye(classes)[y], y), (np.eye(classes), np.arange(classes))\n"
+        "load = fedcore.partitioned(samples)\n"
+    )
+    benchmark = find(str(file))
+    given = {"clients": 5, "alpha": 0.4, "classes": 3}
+    dataset = benchmark.load(seed=0, data_dir=None, options=given)
+    assert (len(dataset.clients), len(dataset.test), dataset.num_classes) == (5, 3, 3)
+    with pytest.raises(BadOption, match="no data option named 'alfa'; did you mean 'alpha'"):
+        benchmark.load(seed=0, data_dir=None, options={"alfa": 1})
+    clients = [client.take(slice(None)) for client in dataset.clients.values()]
+    history = fedcore.simulate(clients, __import__("torch").nn.Linear(3, 3), rounds=1, epochs=1)
+    assert len(history.rounds) == 1
