@@ -257,6 +257,6 @@ def test_a_page_says_what_results_say(tmp_path, monkeypatch):
     assert "k-medoids, weighted is behind (-1.0 ± 0.0 points)" in text
     assert "| InfoBatch | **+2.0 ± 0.0** |" in text
     assert "does not fit" in text
-    assert "5000 runs of 50 rounds" in text
+    assert f"5000 runs of {settings.PARTS['synthetic'].rounds} rounds" in text
     drawn = picture.draw(figures.read("mnist"), ["random", "medoids"], tmp_path / "picture.png")
     assert drawn.stat().st_size > 5_000
