@@ -199,6 +199,25 @@ def merge(
 
 
 @app.command()
+@with_experiment_options
+def bound(
+    *,
+    out: Path | None = typer.Option(None, help="Folder for the table and the plot."),
+    l2: str = typer.Option("0.01", metavar="NUMBER", help="Of the regulariser l2/2 ||w||^2."),
+    paths: str = typer.Option("5", metavar="NUMBER", help="Runs that expectations are means of."),
+    **given: Any,
+) -> None:
+    """Check the convergence theorem on logistic regression by full gradients: docs/theory.md.
+
+    Fleet, data, --rounds, --epochs and --clients-per-round count; steps are the theorem's.
+    """
+    from fedcore.cli.bound import show_bound
+
+    numbers = read_option("l2", l2, float), read_option("paths", paths, int)
+    show_bound(experiment_from(given, None), *numbers, out)
+
+
+@app.command()
 def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
     """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
     from fedcore.report.verify import verify as look

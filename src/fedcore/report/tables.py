@@ -37,7 +37,6 @@ and the worst tenth of clients: accuracy on their own training data.
 Jain's index: 1 where all clients are merged equally often.
 Client-seconds: all that clients spent (and the share that was lost).
 Of seeds the median; k, M, G: thousands, millions, billions."""
-ON_TIME = "a round of 1.00 ends at the deadline"
 STALE = "\nStale: merges while an answer was made, in the mean and at most."
 WIDEST, ROOMY = 9, 8  # columns of numbers that 80 characters have room for; with gaps of two
 LEVEL = 0.01  # accuracies that differ by less are called level
@@ -176,9 +175,7 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Table:
     counts = sorted({run["rounds"] for runs in cells.values() for run in runs})
     rounds = (f"{counts[0]:,} to " if len(counts) > 1 else "") + counted(counts[-1], "round")
     title = f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}"
-    by_round = any("mean_deadline" in run for runs in cells.values() for run in runs)
-    unit = f"1.00 is the deadline at {stragglers:g} %" if by_round else ON_TIME
-    caption = f"Accuracy on data nobody trained on; {unit}." + (
+    caption = f"Accuracy on data nobody trained on; 1.00 is the deadline at {stragglers:g} %." + (
         "\nMedian of the seeds, and from the least to the largest of them." if several else ""
     )
     return _grid(title, caption, [(name, partial(_cell, key)) for name, key in COLUMNS], cells)
