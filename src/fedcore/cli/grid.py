@@ -22,7 +22,7 @@ from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs, is_over
-from fedcore.report.summary import summary
+from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
@@ -79,7 +79,8 @@ def run_grid(
                 passed += record.seconds / record.deadline
                 share = passed / budget if budget else record.number / most
                 tell(run, record.number, 1.0 if record.ending else share)
-    return (folder.finish() if folder else summary(found, settings)), found
+    data = spread(next(iter(federations.values())).dataset)
+    return (folder.finish(data=data) if folder else summary(found, settings)), found
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:

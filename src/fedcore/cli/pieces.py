@@ -28,28 +28,30 @@ from fedcore.errors import BadOption
 from fedcore.history import History, environment
 from fedcore.records import RoundRecord, Snapshot
 from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model, model_name
-from fedcore.report.records import is_over
+from fedcore.report.records import Row, is_over
+from fedcore.report.summary import spread
 from fedcore.server.state import to_snapshot
 from fedcore.sim.replay import train_run
 
 Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
 ATTEMPTS = 5  # after which workers that are killed are no accident
 PARENT = "FEDCORE_PARENT"  # of a worker: the process that it ends with
-Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str]]]
+Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str], Row]]
 Start = tuple[Snapshot | None, Sequence[RoundRecord]]  # where a run goes on, and what was before
 Train = Callable[[Experiment, Start, History | None], Trained]
 
 
 def rounds_of(experiment: Experiment, start: Start, known: History | None) -> Trained:
-    """The rounds of a piece, what it takes to go on from each, and who trained it."""
+    """The rounds of a piece, what it takes to go on from each, who trained it and on what."""
     torch.set_num_threads(1)  # steps are small: threads inside one cost more than they bring
     (run,) = runs_of(experiment)
     federation = prepare(experiment)[run.seed]
+    data = spread(federation.dataset)
     with closing(train_run(federation, experiment, run, *start, known)) as rounds:
         for record, state in rounds:
             saved = to_snapshot(replace(state, params=known.params) if known else state)
             tensors = {name: value.cpu() for name, value in saved.tensors.items()}
-            yield record, replace(saved, tensors=tensors), environment()
+            yield record, replace(saved, tensors=tensors), environment(), data
 
 
 def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_of) -> None:
@@ -67,9 +69,9 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
     folder.every_round = True
     folder.begin()
     _, snapshot = folder.position(run, experiment.rounds)
-    past = tuple(folder.runs.get(run, []))
-    over = is_over(past, experiment.rounds)
-    for record, saved, who in () if over else train(experiment, (snapshot, past), known):
+    past, more = tuple(folder.runs.get(run, [])), dict[str, Row]()
+    left = () if is_over(past, experiment.rounds) else train(experiment, (snapshot, past), known)
+    for record, saved, who, data in left:
         if who != folder.environment:
             folder.environment = who
             with (place / "provenance.jsonl").open("a", encoding="utf-8") as file:
@@ -77,7 +79,8 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
         named = saved.tensors.items()
         model = {name[6:]: value for name, value in named if name.startswith("param/")}
         folder.add(record, run, partial(replace, saved), model)
-    folder.finish()
+        more["data"] = data
+    folder.finish(**more)
 
 
 def twin_of(piece: Piece, out: Path, options: Options) -> History | None:

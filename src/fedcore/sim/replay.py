@@ -59,7 +59,7 @@ def train_run(
     past: Sequence[RoundRecord] = (),
     known: History | None = None,
 ) -> Rounds:
-    """A run of an experiment, from ``start`` on, after ``past`` ones; ``known`` are not trained."""
+    """A run after the ``past`` rounds, from ``start`` on; what is ``known`` is not trained."""
     there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
     own = replace(experiment, learning_rate=run.learning_rate or experiment.learning_rate)
     sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
