@@ -8,7 +8,8 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-e2e browser check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving study-stragglers study-deadlines bench-simulator bench-rounds bench-peers bench-growth methods \
+        study-moving study-stragglers study-deadlines study-choosing bench-simulator bench-rounds \
+        bench-peers bench-growth methods \
         results clean
 
 help: ## list the targets
@@ -67,6 +68,12 @@ study-stragglers: $(READY) ## every method on one clock, at its best step size; 
 	@$(BIN)/python -m benchmarks.stragglers
 	@$(BIN)/python -m benchmarks.stragglers.cost
 	@$(BIN)/python -m benchmarks.stragglers.page
+
+study-choosing: $(READY) ## does choosing samples beat drawing them, at equal time? docs/choosing.md (hours of one core)
+	@$(BIN)/python -m benchmarks.choosing --part synthetic
+	@$(BIN)/python -m benchmarks.choosing --part better
+	@$(BIN)/python -m benchmarks.choosing.steps --part synthetic
+	@$(BIN)/python -m benchmarks.choosing.page
 
 study-deadlines: $(READY) ## fixed deadlines and those that find themselves; docs/deadlines.md (40 minutes)
 	@$(BIN)/python -m benchmarks.deadlines

@@ -36,6 +36,7 @@ def test_every_field_is_described():
 
 def test_every_file_is_described():
     files = {output.ROUNDS, output.EVENTS, output.SUMMARY, output.EXPERIMENT, output.CHECKPOINT}
+    files |= {"model-STRATEGY-STRAGGLERS-seed-N.safetensors", "provenance.jsonl"}
     assert {*files, *(Path(name).stem for name in output.PICTURES)} <= NAMED
 
 

@@ -1,7 +1,12 @@
 """The rounds of one run, and what they come to: the numbers of tables and of ``summary.json``."""
 
+import os
 import platform
+import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +54,7 @@ class History:
     @property
     def deadline_misses(self) -> int:
         """How many rounds were late."""
-        return sum(r.late for r in self.rounds)
+        return sum(r.seconds / (r.allowed or r.deadline) > 1 for r in self.rounds)
 
     def accuracies(self, split: str, first: int = 1) -> list[float]:
         """Accuracies on ``split``, 'test' or 'train', from a round on, where they were measured."""
@@ -66,7 +71,6 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
     """One run in numbers: accuracies in [0, 1], times in units of the deadline."""
     rounds = history.rounds
     clients = [client for record in rounds for client in record.clients]
-    allowed = [record.allowed / record.deadline for record in rounds if record.allowed is not None]
     return {
         "benchmark": run.benchmark,
         "stragglers": run.stragglers,
@@ -84,7 +88,6 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
         "max_round_time": history.longest_round,
         "deadline_misses": history.deadline_misses,
         "deadline_miss_share": history.deadline_misses / len(rounds),
-        **({"mean_deadline": float(np.mean(allowed))} if allowed else {}),
         "mean_participants": sum(client.work > 0 for client in clients) / len(rounds),
         "rejected": sum(record.rejected for record in rounds),
         "fell_back": sum(client.fell_back for client in clients),
@@ -93,7 +96,23 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    """The versions that can change a result."""
+    """What can change a result: versions, the commit of the source, machine and device."""
     known = {"fedcore": __version__, "python": platform.python_version()}
     known |= {"torch": str(torch.__version__), "numpy": np.__version__}
-    return {**known, "machine": platform.machine()}
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    device = torch.cuda.get_device_name() if used else "cpu"
+    return {**known, "machine": platform.machine(), **_source_and_processor(), "device": device}
+
+
+@cache
+def _source_and_processor() -> dict[str, str]:
+    """The commit of the checkout this runs from, or of a copy of one as $FEDCORE_COMMIT says."""
+    root, ask = Path(__file__).parents[2], "git describe --always --dirty --abbrev=40 --exclude=*"
+    known = {"commit": os.environ.get("FEDCORE_COMMIT", "unknown"), "processor": "unknown"}
+    with suppress(OSError, subprocess.CalledProcessError):
+        if (root / ".git").exists():
+            known["commit"] = subprocess.check_output(ask.split(), cwd=root, text=True).strip()
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        known["processor"] = next(x for x in lines if x.startswith("model name")).split(": ")[1]
+    return known

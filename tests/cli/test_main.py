@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 
 from fedcore.cli.main import main
 from fedcore.datasets import synthetic
@@ -39,8 +40,9 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
     out = tmp_path / "job"
     result = compare(out, "--stragglers", "10,30")
     assert result.returncode == 0, result.stderr
-    for word in ("10 % stragglers", "30 % stragglers", "FedAvg-DS", "FedProx", "FedCore"):
+    for word in ("10 % stragglers", "30 % stragglers", "FedAvg-DS", "FedProx", "FedCore", "Tempo"):
         assert word in result.stdout
+    runs = product(("fedavg", "fedavg-ds", "fedprox", "fedcore"), (10, 30))
     assert {path.name for path in out.iterdir()} == {
         "experiment.json",
         "summary.json",
@@ -52,16 +54,17 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
         "round_lengths.png",
         "client_times.png",
         "timeline.png",
+        *(f"model-{strategy}-{level}-seed-0.safetensors" for strategy, level in runs),
     }
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 1
-    assert len(summary["results"]) == 8
+    assert len(summary["results"]) == 10
     for entry in summary["results"]:
         assert 0 <= entry["final_test_accuracy"] <= 1
         if entry["strategy"] != "fedavg":
             assert entry["max_round_time"] <= 1.0
     lines = (out / "rounds.jsonl").read_text().splitlines()
-    assert len(lines) == 8 * 2
+    assert len(lines) == 10 * 2
 
 
 @pytest.fixture

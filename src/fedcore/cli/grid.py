@@ -26,7 +26,8 @@ from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import build_sampler, build_strategy, build_world, levels_of, simulate_rounds
+from fedcore.sim.replay import train_run
+from fedcore.sim.world import build_sampler, build_strategy, levels_of
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.types import TrainingSettings
@@ -58,13 +59,7 @@ def run_grid(
     if folder is not None:
         folder.begin()
     found = folder.runs if folder else {}
-    sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
     for run in grid:
-        federation = federations[run.seed]
-        there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
-        rate = run.learning_rate or experiment.learning_rate
-        own = dataclasses.replace(experiment, learning_rate=rate)
-        strategy = build_strategy(sources[run.strategy], own, *there)
         most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
         over = is_over(found.get(run, []), most)
@@ -72,11 +67,14 @@ def run_grid(
         tell(run, done, 1.0 if over else passed / budget if budget else done / most)
         if over:
             continue
-        world = build_world(federation, own, run, strategy)
-        with closing(simulate_rounds(world, snapshot, found.get(run, [])[:done])) as rounds:
+        federation = federations[run.seed]
+        frozen = federation.task.frozen_params()
+        past = found.get(run, [])[:done]
+        with closing(train_run(federation, experiment, run, snapshot, past)) as rounds:
             for record, state in rounds:
                 if folder is not None:
-                    folder.add(record, run, partial(to_snapshot, state))
+                    saved, model = partial(to_snapshot, state), {**frozen, **state.params}
+                    folder.add(record, run, saved, model)
                 else:
                     found.setdefault(run, []).append(record)
                 passed += record.seconds / record.deadline

@@ -54,7 +54,6 @@ and the worst tenth of clients: accuracy on their own training data.
 Jain's index: 1 where all clients are merged equally often.
 Client-seconds: all that clients spent (and the share that was lost).
 Of seeds the median; k, M, G: thousands, millions, billions."""
-ON_TIME = "a round of 1.00 ends at the deadline"
 STALE = "\nStale: merges while an answer was made, in the mean and at most."
 WIDEST = 9  # columns of numbers that 80 characters have room for
 
@@ -95,9 +94,7 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Grid:
     counts = sorted({run["rounds"] for runs in cells.values() for run in runs})
     rounds = (f"{counts[0]:,} to " if len(counts) > 1 else "") + counted(counts[-1], "round")
     title = f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}"
-    by_round = any("mean_deadline" in run for runs in cells.values() for run in runs)
-    unit = f"1.00 is the deadline at {stragglers:g} %" if by_round else ON_TIME
-    caption = f"Accuracy on data nobody trained on; {unit}." + (
+    caption = f"Accuracy on data nobody trained on; 1.00 is the deadline at {stragglers:g} %." + (
         "\nMedian of the seeds, and from the least to the largest of them." if several else ""
     )
     columns: Columns = [(text, partial(cell_of, name)) for name, text in COLUMNS.items()]

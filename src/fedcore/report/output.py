@@ -26,6 +26,7 @@ from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.report.records import Runs, event_lines, is_over, read_runs, run_of, to_lines, to_row
 from fedcore.report.summary import summary
+from fedcore.types import Params
 from fedcore.values import MANY
 
 Save = Callable[[], Snapshot]
@@ -36,11 +37,17 @@ PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
+TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
+NONE: Params = {}
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
 
 class OutputFolder:
     """Writes one job's results; ``create`` and ``resume`` only look, ``begin`` writes first."""
+
+    every_round = False  # a checkpoint, not only now and then
+    environment: Mapping[str, str] | None = None  # of who trained, where it is not this process
 
     def __init__(self, path: Path, experiment: Options, runs: Runs) -> None:
         self.path = path
@@ -93,7 +100,8 @@ class OutputFolder:
             # A link may lead to a folder that is not there yet.
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, PAGE, *PICTURES):
+            models = [path.name for path in self.path.glob("model-*-seed-*.safetensors")]
+            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, PAGE, *PICTURES, *models):
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
@@ -114,21 +122,27 @@ class OutputFolder:
         self._rewrite()
         return number, snapshot
 
-    def add(self, record: RoundRecord, run: RunKey, snapshot: Save | None = None) -> None:
-        """Write a round; now and then what ``snapshot`` makes too, if there is one."""
+    def add(
+        self, record: RoundRecord, run: RunKey, snapshot: Save | None = None, model: Params = NONE
+    ) -> None:
+        """Write a round; now and then what ``snapshot`` makes too, and the last round's model."""
+        if record.ending is not None and model:  # before the line that ends the run
+            save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
         self.runs.setdefault(run, []).append(replace(record, events=()))
         line, self._check = to_lines([to_row(run, record)], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
         for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(text)
-        if snapshot is not None and time.monotonic() - self._saved > CHECKPOINT_EVERY:
+        due = self.every_round or time.monotonic() - self._saved > CHECKPOINT_EVERY
+        if snapshot is not None and due:
             save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
 
     def finish(self, **more: Any) -> dict[str, Any]:
         """Write the summary, and what else is known; the job is complete."""
         content = summary(self.runs, self._experiment) | more
+        content["environment"] = self.environment or content["environment"]
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
         (self.path / CHECKPOINT).unlink(missing_ok=True)
         return content
@@ -157,6 +171,43 @@ def partial_of(path: Path) -> Path:
 def _write(path: Path, text: str) -> None:
     partial_of(path).write_text(text, encoding="utf-8")
     partial_of(path).replace(path)
+
+
+def save_model(path: Path, params: Params, about: Options) -> None:
+    """Replace the model at ``path`` in one step: 8 bytes of length, a header of JSON, the data."""
+    header: dict[str, Any] = {"__metadata__": {key: str(value) for key, value in about.items()}}
+    content = b""
+    for name, value in params.items():
+        data = value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+        ends = [len(content), len(content) + len(data)]
+        header[name] = {"dtype": TYPES[value.dtype], "shape": [*value.shape], "data_offsets": ends}
+        content += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    partial_of(path).write_bytes(len(text).to_bytes(8, "little") + text + content)
+    partial_of(path).replace(path)
+
+
+def load_model(path: Path) -> dict[str, Tensor]:
+    """The parameters in a safetensors file by name."""
+    try:
+        content = bytearray(path.read_bytes())
+        start = 8 + int.from_bytes(content[:8], "little")
+        kinds, params = {name: kind for kind, name in TYPES.items()}, {}
+        for name, what in json.loads(content[8:start]).items():
+            if name != "__metadata__":
+                first, end = (start + offset for offset in what["data_offsets"])
+                flat = torch.frombuffer(content[first:end], dtype=kinds[what["dtype"]])
+                params[name] = flat.reshape(what["shape"])
+        return params
+    except Exception as error:  # whatever says what to a file that is missing, or not one of those
+        raise BadRecord(f"{str(path)!r} cannot be read ({error}); train that run again") from None
+
+
+def model_name(run: RunKey) -> str:
+    """The file of a run's last model."""
+    rate = f"-{run.learning_rate:g}" if run.learning_rate else ""
+    return f"model-{run.strategy}-{run.stragglers:g}-seed-{run.seed}{rate}.safetensors"
 
 
 def save_checkpoint(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:

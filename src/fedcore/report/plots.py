@@ -47,6 +47,23 @@ def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
     axes.hist(sizes, bins=40, color="#0072B2")
     # Most clients have little data: without a logarithm large ones would not be seen.
     axes.set(yscale="log", xlabel="Samples of a client", ylabel="Clients (log)", title=title)
+    _save(figure, path)
+
+
+def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> None:
+    """Time to a target over deadlines, with the factor within which 80 % of runs lie."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    deadlines, times, factors = np.array([one for one in points if one[1] < np.inf]).T
+    axes.errorbar(deadlines, times, [times - times / factors, times * factors - times], marker="o")
+    labels = {"xlabel": "Deadline in seconds (log)", "ylabel": "Time to the target (log)"}
+    axes.set(xscale="log", yscale="log", **labels)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

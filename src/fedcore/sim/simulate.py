@@ -30,7 +30,7 @@ def simulate(
     model: nn.Module,
     *,
     test: tuple[Any, Any] | None = None,
-    strategy: str | Strategy = "fedcore",
+    strategy: str | Strategy = "tempo",
     stragglers: float | None = None,
     seed: int = 0,
     head: str | None = None,

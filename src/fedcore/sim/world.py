@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import mean
 
 import torch
@@ -169,8 +170,8 @@ def _record(
         ending=ending,
         cut=merged.cut,
         events=merged.events,
-        allowed=None if world.server.controller is None else merged.deadline,
-        reason=merged.reason,
+        allowed=world.server.clock.deadline if world.server.controller else None,
+        reason=world.server.reason,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
@@ -237,8 +238,5 @@ def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
 def build_controller(experiment: Experiment, stragglers: float) -> Controller | None:
     """Build what sets the deadlines of a run at a share of stragglers; None: they stay."""
     known, method = {**vars(experiment), "stragglers": stragglers}, experiment.method
-    made = (
-        plugins.build(*one, Controller, options=known, method=method)
-        for one in experiment.controllers
-    )
-    return next(made, None)
+    build = partial(plugins.build, options=known, method=method)
+    return next((build(*one, Controller) for one in experiment.controllers), None)

@@ -1,0 +1,145 @@
+"""Pieces of Table 2: one, trained or what is left of it, and all, on several processes.
+
+A piece is a folder as ``fedcore compare`` writes it, with a checkpoint after every round, and
+``provenance.jsonl``: who trained it, from which round on. Workers go through all pieces and take
+those that are neither finished nor another's.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from fedcore.cli.grid import prepare, runs_of
+from fedcore.cli.table2 import Piece
+from fedcore.config import Experiment, Options
+from fedcore.errors import BadOption
+from fedcore.history import History, environment
+from fedcore.records import RoundRecord, Snapshot
+from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model, model_name
+from fedcore.server.state import to_snapshot
+from fedcore.sim.replay import train_run
+
+Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
+ATTEMPTS = 5  # after which workers that are killed are no accident
+PARENT = "FEDCORE_PARENT"  # of a worker: the process that it ends with
+Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str]]]
+Train = Callable[[Experiment, Snapshot | None, History | None], Trained]
+
+
+def rounds_of(experiment: Experiment, start: Snapshot | None, known: History | None) -> Trained:
+    """The rounds of a piece, what it takes to go on from each, and who trained it."""
+    torch.set_num_threads(1)  # steps are small: threads inside one cost more than they bring
+    (run,) = runs_of(experiment)
+    federation = prepare(experiment)[run.seed]
+    with closing(train_run(federation, experiment, run, start, known=known)) as rounds:
+        for record, state in rounds:
+            saved = to_snapshot(replace(state, params=known.params) if known else state)
+            tensors = {name: value.cpu() for name, value in saved.tensors.items()}
+            yield record, replace(saved, tensors=tensors), environment()
+
+
+def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_of) -> None:
+    """Train a piece, or what is left of it; a finished one is left as it is."""
+    experiment, place = piece.experiment(options), out / piece.path
+    (run,), settings = runs_of(experiment), asdict(experiment)
+    finished = (place / SUMMARY).exists()
+    known = None if finished else twin_of(piece, out, options)
+    if known or not (place / EXPERIMENT).exists():  # what is known is written in one go
+        folder = OutputFolder.create(place, settings, overwrite=True)
+    else:
+        folder = OutputFolder.resume(place, settings, [run])
+    if finished:
+        return
+    folder.every_round = True
+    folder.begin()
+    done, start = folder.position(run, experiment.rounds)
+    left = train(experiment, start, known) if done < experiment.rounds else ()
+    for record, snapshot, who in left:
+        if who != folder.environment:
+            folder.environment = who
+            with (place / "provenance.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"from_round": record.number, **who}) + "\n")
+        named = snapshot.tensors.items()
+        model = {name[6:]: value for name, value in named if name.startswith("param/")}
+        folder.add(record, run, partial(replace, snapshot), model)
+    folder.finish()
+
+
+def twin_of(piece: Piece, out: Path, options: Options) -> History | None:
+    """The same training at another share of stragglers, which FedAvg does not go by, if it is done.
+
+    Answers that were left out of the mean cannot be replayed.
+    """
+    places = sorted((out / piece.path).parent.glob("*")) if piece.strategy == "fedavg" else []
+    for place in (place for place in places if (place / SUMMARY).exists()):
+        experiment = replace(piece, stragglers=float(place.name)).experiment(options)
+        (run,) = runs_of(experiment)
+        rounds = OutputFolder.resume(place, asdict(experiment), [run]).runs[run]
+        if not any(record.rejected for record in rounds):
+            return History(tuple(rounds), load_model(place / model_name(run)))
+    return None
+
+
+@contextmanager
+def claimed(place: Path) -> Iterator[bool]:
+    """Whether a folder is this worker's; the system gives back what a dead one had."""
+    place.mkdir(parents=True, exist_ok=True)
+    handle, ours = os.open(place, os.O_RDONLY), False
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = True
+        yield ours
+    finally:
+        os.close(handle)
+
+
+def train_all(units: Units, out: Path, options: Options, train: Train = rounds_of) -> None:
+    """Train every piece that is neither finished nor being trained by another worker."""
+    if parent := os.environ.get(PARENT):
+        with suppress(OSError, AttributeError):  # Linux alone
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when the parent ends
+        if os.getppid() != int(parent):
+            return
+    for unit in units:
+        path = unit[0].path.parent if unit[0].strategy == "fedavg" else unit[0].path
+        with claimed(out / path) as ours:
+            for piece in unit if ours else ():
+                run_piece(piece, out, options, train)
+
+
+def on_processes(count: int, arguments: Sequence[str], look: Callable[[], None]) -> None:
+    """Start this command so many times; one that is killed costs a round, and is started again."""
+    command = [sys.executable, "-m", "fedcore.reproduce", *arguments, "--workers=1", "--quiet"]
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    start = partial(subprocess.Popen[bytes], command, env=environment, start_new_session=True)
+    running, killed = [start() for _ in range(count)], 0
+    try:
+        while running:
+            time.sleep(0.5)
+            look()
+            for worker in [one for one in running if one.poll() is not None]:
+                running.remove(worker)
+                if worker.returncode > 0:  # it has said why
+                    raise SystemExit(worker.returncode)
+                if worker.returncode < 0:
+                    killed += 1
+                    running.append(start())
+                if killed == ATTEMPTS:
+                    fewer = f"ask for fewer than {count}, or for less memory"
+                    raise BadOption(f"workers were killed {killed} times; {fewer}")
+    finally:  # a folder is whole at any time, so nobody needs to be waited for
+        for worker in running:
+            worker.kill()

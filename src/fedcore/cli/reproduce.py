@@ -1,0 +1,113 @@
+"""The paper's Table 2 in pieces that resume: ``fedcore reproduce``.
+
+``python -m fedcore.reproduce`` is the same, with torch and NumPy alone.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcore.cli.pieces import PARENT, on_processes, train_all
+from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
+from fedcore.client.executors.by_name import choose_device
+from fedcore.errors import FedCoreError, Interrupted
+from fedcore.report.output import ROUNDS
+from fedcore.sources.benchmark import find
+from fedcore.sources.files import read
+from fedcore.values import at_least, read_option, read_pairs
+
+OPTIONS = (
+    ("out", None, "Folder of all pieces; the same command goes on in it."),
+    ("only", ",".join(BENCHMARKS), "Benchmarks, separated by commas."),
+    ("stragglers", "10,30", "Percentages of slow clients."),
+    ("seeds", "3", "How many; all pieces of the first come first."),
+    ("preset", ",".join(WAYS), "The paper's text, its repository, our own best."),
+    ("workers", "1", "Pieces side by side: so many processes."),
+    ("device", "auto", "'auto' is a GPU if there is one."),
+    ("threads", "0", "Of a piece; 0: the cores, shared among the workers."),
+    ("data-dir", None, "Place of data; else $FEDCORE_DATA, else the user's cache."),
+)
+EVERY = 30.0  # seconds between two lines about a piece, where there is no terminal
+SET = "Any other option of 'fedcore compare', for a try, as --set rounds=2; may be repeated."
+
+
+class View:
+    """How far pieces are, by what their folders hold, whoever trains, on whichever machine."""
+
+    def __init__(self, out: Path, rounds: Mapping[Piece, int]) -> None:
+        self._out, self._rounds, self._live = out, rounds, sys.stderr.isatty()
+        self._seen = dict.fromkeys(rounds, (0, 0))  # bytes of the file, and its rounds
+        self._first: dict[Piece, tuple[float, int]] = {}  # when rounds were first seen, how many
+        self._shown = dict.fromkeys(rounds, -EVERY)  # when
+
+    def look(self) -> None:
+        """Show what is new since the last look: lines, which a terminal writes over."""
+        for piece, (before, _) in self._seen.items():
+            path = self._out / piece.path / ROUNDS
+            size = path.stat().st_size if path.exists() else 0
+            if size != before:
+                rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+                self._seen[piece] = size, len(rows)
+                if rows:
+                    self._show(piece, rows[-1]["test_accuracy"], sum(r["round_time"] for r in rows))
+
+    def _show(self, piece: Piece, accuracy: float | None, passed: float) -> None:
+        (_, done), most, now = self._seen[piece], self._rounds[piece], time.monotonic()
+        began, before = self._first.setdefault(piece, (now, done))
+        finished = sum(self._seen[one][1] == count for one, count in self._rounds.items())
+        text = f"[{finished}/{len(self._rounds)}] {piece.path}: round {done} of {most}"
+        text += "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
+        text += f", {passed:.1f} deadlines"
+        if before < done < most:
+            text += f", {(now - began) / (done - before) * (most - done):.0f} s left"
+        if self._live or done == most or now - self._shown[piece] >= EVERY:
+            self._shown[piece] = now
+            over = self._live and done < most
+            print(text, end="\x1b[K\r" if over else "\n", file=sys.stderr, flush=True)
+
+
+def command(arguments: Sequence[str]) -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser("fedcore reproduce", description=__doc__)
+    for name, default, text in OPTIONS:
+        parser.add_argument(f"--{name}", default=default, required=name == "out", help=text)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=SET)
+    parser.add_argument("--quiet", action="store_true", help="Say nothing but errors.")
+    given = parser.parse_args(arguments)
+    units = pieces_of(given.only, given.stragglers, given.seeds, given.preset)
+    workers = read_option("workers", given.workers, int)
+    at_least(1, 1024)("workers", workers)
+    choose_device(given.device, "auto")  # whose refusal comes before anything starts
+    threads = read_option("threads", given.threads, int) or (os.cpu_count() or 1) // workers or 1
+    options = {**read_pairs("set", given.set), "device": given.device, "threads": threads}
+    options |= {"data_dir": given.data_dir} if given.data_dir else {}
+    out, place = Path(given.out), Path(given.data_dir) if given.data_dir else None
+    rounds = {piece: piece.experiment(options).rounds for unit in units for piece in unit}
+    if PARENT in os.environ:
+        train_all(units, out, options)
+        return
+    for name in dict.fromkeys(piece.benchmark for piece in rounds):
+        source: Any = getattr(find(name).module, "SOURCE", None)
+        for file in source.files if source else ():  # the same
+            read(source, file.name, place)
+    look: Callable[[], None] = (lambda: None) if given.quiet else View(out, rounds).look
+    try:
+        on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the same command goes on from here") from None
+    look()
+
+
+def main() -> None:
+    """Run it; what is refused is one sentence on standard error and exit code 2."""
+    try:
+        command(sys.argv[1:])
+    except (FedCoreError, Interrupted) as stop:
+        refused = isinstance(stop, FedCoreError)
+        print(f"error: {stop}" if refused else stop, file=sys.stderr)
+        sys.exit(2 if refused else 130)
