@@ -43,22 +43,23 @@ class Advice:
     @property
     def best(self) -> Outlook:
         """That of the shortest time that 80 % of runs keep."""
-        return min(self.outlooks, key=_promise)
+        return min(self.outlooks, key=lambda one: one.time * one.within)
 
     def __str__(self) -> str:
-        one, take = self.best, f"Take a deadline of {self.best.deadline:.4g} s"
+        one, take = self.best, f"Take a deadline of {shown(self.best.deadline)} s"
         if self.target is None:
             return f"{take}, by arithmetic alone: the time to an accuracy needs data."
         if one.time == math.inf:
             return f"No trial came near {self.target:.1%}; raise the budget or lower the target."
-        span = f"{one.time / one.within:.3g} to {one.time * one.within:.3g} s in 80 % of runs"
+        span = f"{shown(one.time / one.within)} to {shown(one.time * one.within)} s in 80 % of runs"
         usual = next(other.time for other in self.outlooks if other.of_tau == 1)
-        when = f"{self.target:.1%} accuracy after about {one.time:.3g} s ({span})"
-        return f"{take}: {when}, in place of {usual:.3g} s with tau."
+        when = f"{self.target:.1%} accuracy after about {shown(one.time)} s ({span})"
+        return f"{take}: {when}, in place of {shown(usual)} s with tau."
 
 
-def _promise(one: Outlook) -> float:
-    return one.time * one.within
+def shown(number: float) -> str:
+    """A number in three digits, or whole."""
+    return f"{number:,.0f}" if 100 <= number < math.inf else f"{number:.3g}"
 
 
 @one_thread_each()
@@ -123,10 +124,10 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
     target, began, coming = (*experiment.targets, math.inf)[0], time.process_time(), sum(TURNS)
     curves: list[list[Curve]] = [[] for _ in found]
     for seed, width in zip(seeds, TURNS, strict=True):
-        # The longest first: what is compiled in the first run is at its expense.
-        for place in sorted(range(len(found)), key=lambda n: _promise(found[n]))[:width][::-1]:
+        best = sorted(range(len(found)), key=lambda n: found[n].time * found[n].within)
+        for place in best[:width][::-1]:  # the first run is at the expense of what it compiles
             one, passed = found[place], time.process_time() - began
-            tell(f"{min(1, passed / budget):.0%}: trying a deadline of {one.deadline:.4g} s")
+            tell(f"{min(1, passed / budget):.0%}: trying a deadline of {shown(one.deadline)} s")
             at = replace(own, deadline=one.deadline, stragglers=())
             world = build_world(federations[seed], at, RunKey("", name, 0.0, seed), strategy)
             world.server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
@@ -136,9 +137,8 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
         if target == math.inf:
             target = SHARE * max(max(seen) for runs in curves for seen, _ in runs)
         for place, runs in enumerate(curves):
-            seconds, within = time_to(target, runs)
-            known = {"time": seconds, "within": within, "tried": sum(len(seen) for seen, _ in runs)}
-            found[place] = replace(found[place], **known)
+            (seconds, within), tried = time_to(target, runs), sum(len(seen) for seen, _ in runs)
+            found[place] = replace(found[place], time=seconds, within=within, tried=tried)
     return Advice(tuple(found), target)
 
 
