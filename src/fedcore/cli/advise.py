@@ -15,7 +15,7 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.sim.fleet import Known, Sizes, fleet_of, read_fleet
-from fedcore.sim.forecast import Curve, time_to
+from fedcore.sim.forecast import FEWEST, Curve, time_to
 from fedcore.sim.outlook import Outlook, outlook
 from fedcore.sim.world import World, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
@@ -38,7 +38,7 @@ class Advice:
     """What is known of every deadline; as text, which one to take."""
 
     outlooks: tuple[Outlook, ...]
-    target: float | None = None  # None: nothing was tried
+    target: float | None = None  # None: nothing was tried for long enough
 
     @property
     def best(self) -> Outlook:
@@ -48,7 +48,8 @@ class Advice:
     def __str__(self) -> str:
         one, take = self.best, f"Take a deadline of {shown(self.best.deadline)} s"
         if self.target is None:
-            return f"{take}, by arithmetic alone: the time to an accuracy needs data."
+            needs = f"data, and a budget for {FEWEST} rounds of a trial"
+            return f"{take}, by arithmetic alone: the time to an accuracy needs {needs}."
         if one.time == math.inf:
             return f"No trial came near {self.target:.1%}; raise the budget or lower the target."
         span = f"{shown(one.time / one.within)} to {shown(one.time * one.within)} s in 80 % of runs"
@@ -117,7 +118,7 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
     first = federations[seeds[0]]
     sizes = sizes_of(first.dataset.clients)
     found, profiles = _looked_at(experiment, sizes, first.proxy, first.model_bytes)
-    samples = experiment.evaluate_samples or EVALUATED
+    arithmetic, samples = tuple(found), experiment.evaluate_samples or EVALUATED
     # A budget that never ends stands for a number of rounds.
     own = replace(experiment, evaluate_samples=samples, time_budget=float(MANY))
     strategy = build_strategy(name, own, first.proxy, len(sizes), first.model_bytes)
@@ -125,21 +126,24 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
     curves: list[list[Curve]] = [[] for _ in found]
     for seed, width in zip(seeds, TURNS, strict=True):
         best = sorted(range(len(found)), key=lambda n: found[n].time * found[n].within)
-        for place in best[:width][::-1]:  # the first run is at the expense of what it compiles
+        for place in best[:width][::-1]:  # what is compiled is at the first one's expense
             one, passed = found[place], time.process_time() - began
             tell(f"{min(1, passed / budget):.0%}: trying a deadline of {shown(one.deadline)} s")
             at = replace(own, deadline=one.deadline, stragglers=())
             world = build_world(federations[seed], at, RunKey("", name, 0.0, seed), strategy)
-            world.server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
+            server = world.server
+            server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
+            server.settings = replace(server.settings, ahead=0)  # for rounds that may never come
             until = time.process_time() + (budget - passed) / coming
             curves[place].append(_trained(world, target, until))
             coming -= 1
         if target == math.inf:
-            target = SHARE * max(max(seen) for runs in curves for seen, _ in runs)
+            long = [max(seen) for runs in curves for seen, _ in runs if len(seen) >= FEWEST]
+            target = SHARE * max(long, default=math.inf)
         for place, runs in enumerate(curves):
             (seconds, within), tried = time_to(target, runs), sum(len(seen) for seen, _ in runs)
             found[place] = replace(found[place], time=seconds, within=within, tried=tried)
-    return Advice(tuple(found), target)
+    return Advice(tuple(found), target) if target < math.inf else Advice(arithmetic)
 
 
 def _trained(world: World, target: float, until: float) -> Curve:
