@@ -275,6 +275,7 @@ def advise(
     fedcore advise --benchmark fleet.csv --model-bytes 6653480 --epochs 10 --plot advice.png
     """
     from fedcore.cli.advise import advise as find_deadline
+    from fedcore.cli.advise import shown
     from fedcore.report.plots import draw_advice
 
     if plot is not None and not (find_spec("matplotlib") and plot.parent.is_dir()):
@@ -286,7 +287,7 @@ def advise(
     table = Table(*(Column(item.name, justify="right") for item in fields(advice.best)), box=None)
     for one in map(astuple, advice.outlooks):
         cells = (cell if isinstance(cell, tuple) else (cell,) for cell in one)
-        table.add_row(*("-".join(f"{part:.4g}" for part in cell) for cell in cells))
+        table.add_row(*("-".join(map(shown, cell)) for cell in cells))
     plain_console().print(table, str(advice), sep="\n", soft_wrap=True)
     if plot is not None:
         draw_advice([(one.deadline, one.time, one.within) for one in advice.outlooks], plot)
