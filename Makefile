@@ -8,8 +8,8 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-e2e check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving study-stragglers bench-simulator bench-rounds bench-peers bench-growth methods \
-        results clean
+        study-moving study-stragglers bench-simulator bench-rounds bench-peers bench-lab-peers \
+        bench-growth methods results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ bench-rounds: $(READY) ## where the time of whole FedCore rounds goes (minutes; 
 
 bench-peers: $(READY) ## ours against the plain loop, Flower and pfl on the same work (10 to 15 minutes)
 	@$(BIN)/python -m benchmarks.peers $(if $(DATA),--data-dir $(DATA))
+
+bench-lab-peers: $(READY) ## FedAvg and FedBuff beside appfl, flgo and flsim, each on its own clock (15 minutes)
+	@$(BIN)/python -m benchmarks.lab_peers
 
 bench-growth: $(READY) ## time and memory against cohort and fleet, up to 100,000 clients (minutes)
 	@$(BIN)/python -m benchmarks.simulator.growth
