@@ -148,6 +148,14 @@ def test_the_command_shows_a_table_a_sentence_and_a_picture(monkeypatch, capsys,
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_leaves_out_what_never_gets_there(tmp_path):
+    pytest.importorskip("matplotlib")
+    from fedcore.report.plots import draw_advice
+
+    draw_advice([(10.0, math.inf, math.inf), (20.0, 30.0, 1.5)], tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

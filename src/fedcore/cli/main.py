@@ -207,7 +207,7 @@ def advise(
         cells = (cell if isinstance(cell, tuple) else (cell,) for cell in one)
         table.add_row(*("-".join(map(shown, cell)) for cell in cells))
     plain_console().print(table, str(advice), sep="\n", soft_wrap=True)
-    if plot is not None:
+    if plot is not None and advice.best.time < float("inf"):  # else there is nothing to see
         draw_advice([(one.deadline, one.time, one.within) for one in advice.outlooks], plot)
 
 
