@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcore.cli.pieces import PARENT, on_processes, train_all
+from fedcore.cli.pieces import PARENT, on_processes, on_ray, train_all
 from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
 from fedcore.errors import FedCoreError
 from fedcore.report.output import ROUNDS
@@ -26,7 +26,8 @@ OPTIONS = (
     ("stragglers", "10,30", "Percentages of slow clients."),
     ("seeds", "3", "How many; all pieces of the first come first."),
     ("preset", ",".join(WAYS), "The paper's text, its repository, our own best."),
-    ("workers", "1", "Pieces side by side: so many processes."),
+    ("workers", "1", "Pieces side by side: so many processes, 'ray', or 'ray:ADDRESS'."),
+    ("gpus", "0", "Of a piece on Ray, a share such as 0.25; its CPUs are --threads."),
     ("device", "auto", "'auto' is a GPU if there is one."),
     ("threads", "0", "Of a piece; 0: the cores, shared among the workers."),
     ("data-dir", None, "Place of data; else $FEDCORE_DATA, else the user's cache."),
@@ -73,7 +74,8 @@ class View:
 def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Do what the command line says; ``arguments`` are what it said."""
     units = pieces_of(given.only, given.stragglers, given.seeds, given.preset)
-    workers = read_option("workers", given.workers, int)
+    ray, _, address = given.workers.partition(":")
+    workers = os.cpu_count() or 1 if ray == "ray" else read_option("workers", given.workers, int)
     at_least(1, 1024)("workers", workers)
     shared = max(1, (os.cpu_count() or 1) // workers)
     threads = read_option("threads", given.threads, int) or shared
@@ -89,7 +91,10 @@ def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
         for file in source.files if source else ():  # what is missing shows before anything starts
             read(source, file.name, place)
     look: Callable[[], None] = (lambda: None) if given.quiet else View(out, rounds).look
-    on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+    if ray == "ray":
+        on_ray(units, out, options, address, read_option("gpus", given.gpus, float), look)
+    else:
+        on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
     look()
 
 
