@@ -115,6 +115,21 @@ Config = Annotated[Path | None, typer.Option("--config", help=_file)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier job in --out.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job in --out.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures into --out.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Rounds as a table, rounds.csv in --out.")]
+Board = Annotated[bool, typer.Option("--tensorboard", help="Rounds for TensorBoard, in --out.")]
+Mlflow = Annotated[bool, typer.Option("--mlflow", help="Rounds for MLflow, where it tracks.")]
+
+
+def train(experiment: Experiment, out: Path | None, tools: dict[str, bool], **how: Any) -> None:
+    """Train everything, and hand it to the ``tools`` that are asked for."""
+    from fedcore.cli.job import run_job
+    from fedcore.report.export import check_tools, export
+
+    asked = [name for name, wanted in tools.items() if wanted]
+    check_tools(asked, out)
+    run_job(experiment, out, **how)
+    if out is not None and asked:
+        export(out, asked)
 
 
 @app.command()
@@ -126,6 +141,9 @@ def compare(
     overwrite: Overwrite = False,
     resume: Resume = False,
     plots: Plots = True,
+    csv: Csv = False,
+    tensorboard: Board = False,
+    mlflow: Mlflow = False,
     **given: Any,
 ) -> None:
     """Train several strategies on the same clients, cohorts and initial model; compare them.
@@ -142,10 +160,9 @@ def compare(
 
     fedcore compare --strategies fedprox,fedcore,./my_method.py --out runs/c
     """
-    from fedcore.cli.job import run_job
-
     experiment = experiment_from(given, config)
-    run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
+    tools = {"csv": csv, "tensorboard": tensorboard, "mlflow": mlflow}
+    train(experiment, out, tools, overwrite=overwrite, resume=resume, plots=plots)
 
 
 @app.command()
@@ -158,6 +175,9 @@ def run(
     overwrite: Overwrite = False,
     resume: Resume = False,
     plots: Plots = True,
+    csv: Csv = False,
+    tensorboard: Board = False,
+    mlflow: Mlflow = False,
     **given: Any,
 ) -> None:
     """Train one strategy.
@@ -166,13 +186,12 @@ def run(
 
     fedcore run --strategy fedcore --stragglers 30 --rounds 20
     """
-    from fedcore.cli.job import run_job
-
     if "," in strategy:
         several = "'fedcore compare --strategies' takes several"
         raise BadOption(f"strategy must be one, got {strategy!r}; {several}")
     experiment = experiment_from({**given, "strategies": strategy}, config)
-    run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
+    tools = {"csv": csv, "tensorboard": tensorboard, "mlflow": mlflow}
+    train(experiment, out, tools, overwrite=overwrite, resume=resume, plots=plots)
 
 
 # Its options are argparse's, which a machine without typer has too.
@@ -196,6 +215,19 @@ def merge(
     from fedcore.cli.folders import merge as bring_together
 
     typer.echo(f"{bring_together(folders, out)} jobs are in {out}")
+
+
+@app.command()
+def diff(
+    one: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results.")],
+    other: Annotated[Path, typer.Argument(metavar="DIR", help="Another.")],
+) -> None:
+    """Show which options, versions and results of two folders differ; the exit code is then 1."""
+    from fedcore.cli.folders import differences
+
+    found = list(differences(one, other))
+    typer.echo("\n".join(found) or "no difference but in real times")
+    raise typer.Exit(int(bool(found)))
 
 
 @app.command()
