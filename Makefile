@@ -7,8 +7,9 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-e2e check fmt lint types tests paper-synthetic bench-coreset study \
-        study-moving study-stragglers study-deadlines bench-simulator bench-rounds bench-peers bench-growth methods \
+.PHONY: help run test test-e2e browser check fmt lint types tests paper-synthetic bench-coreset study \
+        study-moving study-stragglers study-deadlines study-choosing bench-simulator bench-rounds \
+        bench-peers bench-growth methods \
         results clean
 
 help: ## list the targets
@@ -42,6 +43,10 @@ tests: $(READY) ## the tests, on two processes
 test-e2e: $(READY) ## the deployment over real processes (minutes)
 	@$(BIN)/python -m pytest -q -m e2e --timeout 240 tests/e2e
 
+browser: ## Debian's Chromium, and axe by npm, for the tests of report.html (as root)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null
+	@npm install --silent --no-audit --no-fund --prefix .axe axe-core@4.14.0 >/dev/null
+
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
 
@@ -63,6 +68,12 @@ study-stragglers: $(READY) ## every method on one clock, at its best step size; 
 	@$(BIN)/python -m benchmarks.stragglers
 	@$(BIN)/python -m benchmarks.stragglers.cost
 	@$(BIN)/python -m benchmarks.stragglers.page
+
+study-choosing: $(READY) ## does choosing samples beat drawing them, at equal time? docs/choosing.md (hours of one core)
+	@$(BIN)/python -m benchmarks.choosing --part synthetic
+	@$(BIN)/python -m benchmarks.choosing --part better
+	@$(BIN)/python -m benchmarks.choosing.steps --part synthetic
+	@$(BIN)/python -m benchmarks.choosing.page
 
 study-deadlines: $(READY) ## fixed deadlines and those that find themselves; docs/deadlines.md (40 minutes)
 	@$(BIN)/python -m benchmarks.deadlines
@@ -88,4 +99,4 @@ results: $(READY) ## write docs/results.md and the README's table from benchmark
 	@$(BIN)/python -m benchmarks.tables
 
 clean: ## remove the environment and every cache
-	@rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	@rm -rf $(VENV) .peers .axe .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -20,7 +20,7 @@ LAYERS = {
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("server", "datasets", "models"), 3),
     **dict.fromkeys(("config", "strategies", "client", "deadlines"), 4),
-    **dict.fromkeys(("sim", "report"), 5),
+    **dict.fromkeys(("sim", "report", "theory"), 5),
     **dict.fromkeys(("cli", "flower"), 6),
     **dict.fromkeys(("__main__", "reproduce"), 7),
 }

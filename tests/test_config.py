@@ -33,6 +33,19 @@ def test_the_authors_code_differs_where_their_repository_does():
     assert experiment.first_round == "parallel"  # a defect is no choice
 
 
+def test_recommended_is_our_own_best_on_the_papers_settings():
+    experiment = resolve({"preset": "recommended"}, hyperparameters)
+    own = {"strategies": ("tempo",), "deadline": "auto", "stragglers": (30.0,)}
+    paper = resolve(own, hyperparameters)
+    assert experiment == dataclasses.replace(paper, preset="recommended")
+    fixed = resolve({"preset": "recommended", "deadline": 50}, hyperparameters)
+    assert (fixed.deadline, fixed.stragglers) == (50, ())
+
+
+def test_compare_lists_the_papers_method_and_our_own():
+    assert {"fedcore", "tempo"} <= set(Experiment().strategies)
+
+
 def test_what_is_given_wins_over_preset_and_benchmark():
     given = {"preset": "authors-code", "learning_rate": 0.5, "selection": "uniform"}
     experiment = resolve(given, hyperparameters)
@@ -90,7 +103,10 @@ def test_every_option_has_a_help_text_and_a_panel():
         ({"epochs": 10**400}, "epochs must be at most 1,000,000, got one of 1329 bits"),
         ({"learning_rate": 10**400}, "learning_rate must be a number, got one of 1329 bits"),
         ({"rouns": 3}, "see 'fedcore compare --help'"),
-        ({"preset": "papers"}, "preset must be one of paper, authors-code, got 'papers'"),
+        (
+            {"preset": "papers"},
+            "preset must be one of paper, authors-code, recommended, got 'papers'",
+        ),
         ({"selection": "best"}, "no sampler named 'best'"),
         ({"selector": "kmeans"}, "no selector named 'kmeans'"),
         ({"model": "logist"}, "no model named 'logist'; did you mean 'logistic'"),

@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ def done(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a file holds; it is made where it is not there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(json.dumps(make()) + "\n", encoding="utf-8")
-        partial.replace(path)
+        half = path.with_name(f"{path.name}.partial")
+        half.write_text(json.dumps(make()) + "\n", encoding="utf-8")
+        half.replace(path)
         print(f"{path}: done", flush=True)
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
@@ -79,7 +80,8 @@ def main() -> None:
     parser.add_argument("--condense", action="store_true", help="run nothing; write the results")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    machine = {"device": asked.device, "threads": asked.threads, "data_dir": asked.data_dir}
+    machine = {"device": asked.device, "threads": asked.threads}
+    machine |= {"data_dir": asked.data_dir} if asked.data_dir else {}
     seeds, sends = map(int, asked.seeds.split(",")), map(float, asked.sends.split(","))
     for name in (arms := asked.arms.split(",")):
         if name not in ARMS:
@@ -88,12 +90,10 @@ def main() -> None:
     for seed, send, name in places:
         folder = asked.out / asked.benchmark / str(seed)
 
-        def fedavg(seed: int = seed) -> dict[str, Any]:
-            return reference(asked.benchmark, seed, **machine)
-
+        fedavg = partial(reference, asked.benchmark, seed, **machine)
         best = done(folder / "fedavg.json", fedavg)["accuracy"]
-        known = asked.benchmark, seed, send, name, best
-        done(folder / f"{send:g}-{name}.json", lambda known=known: arm(*known, **machine))
+        own = partial(arm, asked.benchmark, seed, send, name, best, **machine)
+        done(folder / f"{send:g}-{name}.json", own)
     print(f"written: {condense(asked.benchmark, asked.out, asked.results)}")
 
 

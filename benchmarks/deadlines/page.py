@@ -155,7 +155,7 @@ def page(studies: Sequence[Study]) -> str:
         controllers_table(),
         CONTROLLERS_TEXT,
         "## How good `auto` is",
-        SETTING.format(strategy=f"`{name} {options}`".replace(" `", "`")),
+        "\n".join(textwrap.wrap(SETTING.format(strategy=f"`{name} {options}`"), 110)),
         verdict(studies),
         "![Time to the target by deadline](images/deadlines.png)",
         ratio_table(studies),

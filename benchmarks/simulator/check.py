@@ -100,9 +100,7 @@ def forms(workload: Workload, device: torch.device, count: int) -> dict[str, obj
     task = task_of(workload, clients)
     pool = Pool(device)
     pool.fill(list(clients.values()))
-    shape = (count, workload.clients, BATCH)
-    rows = torch.randint(workload.samples * workload.clients, shape, device=device)
-    tape = Tape(rows, torch.full(shape, 1 / BATCH, device=device))
+    samples = workload.samples * workload.clients
     choices: dict[str, Form] = {"own form": form_of(task)}
     if workload.model != "char-lstm":
         choices["vmap"] = by_module(task)
@@ -111,6 +109,10 @@ def forms(workload: Workload, device: torch.device, count: int) -> dict[str, obj
         for record in (False, True):
             steps = Steps(form, pool, TrainingSettings(0.01, BATCH), record=record)
             steps.start(task.initial_params(), assignments_of(workload))
+            shape = (count, steps.width, BATCH)
+            rows = torch.randint(samples, shape)
+            noted = torch.full_like(rows, samples)  # nowhere
+            tape = Tape(torch.stack([rows, noted], dim=1), torch.full(shape, 1 / BATCH))
             kind = "captured" if record else "one by one"
             row[f"{name}, {kind}"] = milliseconds(steps, tape, device)
             if name == "own form" and record:

@@ -67,6 +67,7 @@ METHODS: dict[str, Method] = {
     "stratified": Method("Stratified", "stratified"),
     "importance": Method("Importance sampling", "importance"),
     # ours
+    "tempo": Method("Tempo", "tempo"),
     "fedcore": Method("FedCore", "fedcore"),
     "fedcore-buff": Method("FedCore-Buff", "fedcore-buff"),
     "fedcore-async": Method("FedCore-Async", "fedcore-async"),
@@ -79,7 +80,7 @@ METHODS: dict[str, Method] = {
         "FedCore, server Adagrad", "fedcore", {"server_optimiser": "adagrad"}
     ),
 }
-OURS = tuple(name for name in METHODS if name.startswith("fedcore"))
+OURS = tuple(name for name in METHODS if name.startswith(("fedcore", "tempo")))
 
 FLEETS: dict[str, dict[str, Any]] = {
     "paper": {"capability": "normal"},

@@ -13,6 +13,7 @@ _PUBLIC = {
     "history": ("History",),
     "server.method": ("Pace", "Sampler", "Strategy"),
     "server.state": ("ServerState",),
+    "cli.advise": ("advise",),
     "sim.simulate": ("simulate",),
     "sources.clients": ("LazyClients",),
     "sources.partitions": ("partition", "partitioned"),

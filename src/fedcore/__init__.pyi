@@ -1,5 +1,6 @@
 """Federated learning whose rounds end on time: slow clients train on coresets."""
 
+from fedcore.cli.advise import advise
 from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.estimator import CoresetSelector as CoresetSelector
 from fedcore.coreset.metric import Euclidean, OuterProduct
@@ -41,6 +42,7 @@ __all__ = [
     "ServerState",
     "Strategy",
     "__version__",
+    "advise",
     "coreset_for",
     "partition",
     "partitioned",

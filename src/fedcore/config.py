@@ -27,7 +27,9 @@ Options = Mapping[str, Any]
 _AUTHORS: dict[str, Any] = {"selection": "uniform-by-round", "aggregation": "samples"}
 _AUTHORS |= {"capability": "size-linked", "capability_std": 0.25, "weighting": "normalised"}
 _AUTHORS |= {"selector": "kmedoids-per-class", "below_one_pass": "sit-out"}
-PRESETS: dict[str, Options] = {"paper": {}, "authors-code": _AUTHORS}
+# Our own best (docs/choosing.md), where the paper's text says the rest.
+_OURS: dict[str, Any] = {"strategies": ("tempo",), "deadline": "auto", "stragglers": (30.0,)}
+PRESETS: dict[str, Options] = {"paper": {}, "authors-code": _AUTHORS, "recommended": _OURS}
 
 # Server optimisers, and what each is called where it is around FedAvg.
 SERVER_OPTIMISERS = {"none": "fedavg", "momentum": "fedavgm"}
@@ -79,10 +81,10 @@ class Experiment:
 
     benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
     preset: str = _job(
-        "paper", "Defaults of all others: by the paper's text, or its repository.", one_of(*PRESETS)
+        "paper", "Defaults: by the paper's text, its repository, or our own best.", one_of(*PRESETS)
     )
     strategies: tuple[str, ...] = _job(
-        ("fedavg", "fedavg-ds", "fedprox", "fedcore"), "Names, or .py files of your own.", distinct
+        ("fedavg", "fedavg-ds", "fedprox", "fedcore", "tempo"), "Names, or own .py files.", distinct
     )
     stragglers: tuple[float, ...] = _job(
         (10.0, 30.0),
@@ -114,6 +116,14 @@ class Experiment:
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
+    evaluate_every: int = _training(
+        1, "Rounds from one measurement to the next.", at_least(1, MANY)
+    )
+    patience: int = _training(
+        0,
+        "Measurements without a new best on held-out data that end a run; 0: none do.",
+        at_least(0),
+    )
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
@@ -218,7 +228,8 @@ def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> E
     benchmark = typed.get("benchmark", Experiment.benchmark)
     if deadline := typed.get("deadline"):
         typed.setdefault("stragglers", (30.0,) if isinstance(deadline, str) else ())
-    return Experiment(**{**PRESETS[preset], **hyperparameters(benchmark, preset), **typed})
+    own = hyperparameters(benchmark, "paper" if preset == "recommended" else preset)
+    return Experiment(**{**PRESETS[preset], **own, **typed})
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -97,11 +97,6 @@ class RoundRecord:
         """Length of the round in units of the run's deadline."""
         return self.seconds / self.deadline
 
-    @property
-    def late(self) -> bool:
-        """Whether it lasted longer than it might."""
-        return self.seconds / (self.allowed or self.deadline) > 1
-
 
 @dataclass(frozen=True, slots=True)
 class RunKey:

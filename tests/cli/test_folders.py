@@ -25,10 +25,10 @@ def files(folder):
 
 def first_rounds(count):
     def train(experiment, start, known):
-        for record, snapshot, who in rounds_of(experiment, start, known):
+        for record, snapshot, who, data in rounds_of(experiment, start, known):
             if record.number > count:
                 raise KeyboardInterrupt
-            yield record, snapshot, {**who, "processor": "another"}
+            yield record, snapshot, {**who, "processor": "another"}, data
 
     return train
 
@@ -122,3 +122,33 @@ def test_differences_are_of_options_versions_and_results_and_not_of_time(machine
     assert found[1].endswith(" and 3.0")
     assert found[2].startswith(f"{CORE.path}: final_test_accuracy of fedcore at 30 % with seed 0: ")
     assert found[3] == f"{PROX.path}: only in {one}"
+
+
+def test_the_command_tells_how_many_jobs_there_are(machines, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main
+
+    out = tmp_path / "out"
+    monkeypatch.setattr("sys.argv", ["fedcore", "merge", *map(str, machines), "--out", str(out)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"2 jobs are in {out}\n"
+    assert files(out) == files(machines[0])
+
+
+def test_the_command_shows_differences_and_its_exit_code_says_so(
+    machines, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main
+
+    for other, code, words in (
+        (machines[0], 0, "no difference but in real times"),
+        (machines[1], 1, f"{PROX.path}: only in {machines[0]}"),
+    ):
+        monkeypatch.setattr("sys.argv", ["fedcore", "diff", str(machines[0]), str(other)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == code
+        assert words in capsys.readouterr().out

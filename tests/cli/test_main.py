@@ -40,7 +40,7 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
     out = tmp_path / "job"
     result = compare(out, "--stragglers", "10,30")
     assert result.returncode == 0, result.stderr
-    for word in ("10 % stragglers", "30 % stragglers", "FedAvg-DS", "FedProx", "FedCore"):
+    for word in ("10 % stragglers", "30 % stragglers", "FedAvg-DS", "FedProx", "FedCore", "Tempo"):
         assert word in result.stdout
     runs = product(("fedavg", "fedavg-ds", "fedprox", "fedcore"), (10, 30))
     assert {path.name for path in out.iterdir()} == {
@@ -58,13 +58,13 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
     }
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 1
-    assert len(summary["results"]) == 8
+    assert len(summary["results"]) == 10
     for entry in summary["results"]:
         assert 0 <= entry["final_test_accuracy"] <= 1
         if entry["strategy"] != "fedavg":
             assert entry["max_round_time"] <= 1.0
     lines = (out / "rounds.jsonl").read_text().splitlines()
-    assert len(lines) == 8 * 2
+    assert len(lines) == 10 * 2
 
 
 @pytest.fixture

@@ -2,18 +2,32 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
+
+import pytest
 
 from fedcore.cli import reproduce as module
 from fedcore.cli.pieces import PARENT
 from fedcore.cli.reproduce import main
+from fedcore.errors import Interrupted
 
 SMALL = ["--only", "synthetic-1-1", "--seeds", "1", "--preset", "paper", "--stragglers", "30"]
 SMALL += ["--set", "rounds=1", "--set", "epochs=1", "--device", "cpu"]
 PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 
 
+def run(*arguments):
+    """The exit code of the module's own command."""
+    with mock.patch.object(sys, "argv", ["reproduce", *arguments]):
+        try:
+            main()
+        except SystemExit as stop:
+            return stop.code
+    return 0
+
+
 def refused(capsys, *arguments):
-    assert main(["--out", "nowhere", *arguments]) == 2
+    assert run("--out", "nowhere", *arguments) == 2
     (sentence,) = capsys.readouterr().err.splitlines()
     assert not Path("nowhere").exists()
     return sentence
@@ -41,8 +55,8 @@ def test_cores_are_shared_among_workers_and_there_are_no_more_of_these_than_work
     started = []
     monkeypatch.setattr(module, "on_processes", lambda *given: started.append(given[:2]))
     monkeypatch.setattr("os.cpu_count", lambda: 16)
-    assert main(["--out", str(tmp_path), *SMALL, "--workers", "5"]) == 0
-    assert main(["--out", str(tmp_path), *SMALL, "--workers", "2", "--threads", "3"]) == 0
+    assert run("--out", str(tmp_path), *SMALL, "--workers", "5") == 0
+    assert run("--out", str(tmp_path), *SMALL, "--workers", "2", "--threads", "3") == 0
     assert [(count, arguments[-1]) for count, arguments in started] == [
         (4, "--threads=3"),
         (2, "--threads=3"),
@@ -54,7 +68,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "on_processes", interrupted)
-    assert main(["--out", str(tmp_path), *SMALL]) == 130
+    assert run("--out", str(tmp_path), *SMALL) == 130
     assert capsys.readouterr().err == "interrupted; the same command goes on from here\n"
 
 
@@ -63,7 +77,7 @@ def test_it_runs_with_torch_and_numpy_alone(tmp_path):
     absent = ["typer", "rich", "matplotlib", "click", "safetensors", "flwr", "ray", "threadpoolctl"]
     code = f"import sys; sys.modules.update(dict.fromkeys({absent})); "
     code += f"import os; os.environ[{PARENT!r}] = str(os.getppid()); "
-    code += "from fedcore.reproduce import main; sys.exit(main(sys.argv[1:]))"
+    code += "from fedcore.reproduce import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "--out", str(tmp_path), *SMALL],
         capture_output=True,
@@ -74,6 +88,24 @@ def test_it_runs_with_torch_and_numpy_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.rglob("summary.json"))) == 4
     assert len(list(tmp_path.rglob("model-*.safetensors"))) == 4
+
+
+def test_the_command_of_the_package_passes_everything_on(monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main as whole
+
+    def note(arguments):
+        given.extend(arguments)
+        raise Interrupted("interrupted; so it is")
+
+    given, typed = [], ["--out", "a", "--set", "b=1", "--help"]
+    monkeypatch.setattr(module, "command", note)
+    monkeypatch.setattr(sys, "argv", ["fedcore", "reproduce", *typed])
+    with pytest.raises(SystemExit) as stopped:
+        whole()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "interrupted; so it is\n"
+    assert given == typed
 
 
 def test_the_page_has_every_option():

@@ -88,7 +88,7 @@ def test_deadlines_keep_their_bounds_and_have_a_reason(federation, name):
         assert ROOM * transfer * 0.999 <= record.allowed
         assert record.allowed <= max(full) * 1.001
         assert record.reason
-        assert not record.late
+        assert record.seconds <= record.allowed
     # Times are in deadlines of the percentile, whatever the rounds' own are.
     assert {record.deadline for record in records} == {fleet.deadline}
 
@@ -153,10 +153,9 @@ def test_a_time_budget_is_in_deadlines_of_the_percentile(tmp_path):
     content, _ = run_grid(one, None)
     (result,) = content["results"]
     assert result["virtual_seconds"] == pytest.approx(1.5 * result["deadline_seconds"])
-    assert result["mean_deadline"] < 1
+    assert result["mean_round_time"] < 1
     fixed, _ = run_grid(dataclasses.replace(one, deadline=0.0), None)
     assert fixed["results"][0]["deadline_seconds"] == result["deadline_seconds"]
-    assert "mean_deadline" not in fixed["results"][0]
 
 
 def test_options_name_a_controller_or_seconds():
@@ -193,8 +192,8 @@ def test_a_file_of_ones_own_and_its_options(tmp_path, federation):
 
 
 def test_an_option_that_no_controller_takes_is_refused(tmp_path):
-    with pytest.raises(BadOption, match="no method option named 'kapa'; did you mean 'kappa'"):
-        run_grid(Experiment(deadline="auto", method={"kapa": 1}), tmp_path / "x")
-    with pytest.raises(BadOption, match="kappa must be above 0"):
-        run_grid(Experiment(deadline="auto", method={"kappa": 0}), tmp_path / "x")
+    with pytest.raises(BadOption, match="no method option named 'step'; did you mean 'steps'"):
+        run_grid(Experiment(deadline="auto", method={"step": 1}), tmp_path / "x")
+    with pytest.raises(BadOption, match="steps must be above 0"):
+        run_grid(Experiment(deadline="auto", method={"steps": 0}), tmp_path / "x")
     assert not (tmp_path / "x").exists()

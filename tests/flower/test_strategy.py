@@ -410,7 +410,7 @@ def test_on_a_virtual_clock_too_deadlines_are_kept(tmp_path, caplog):
 
 
 METHODS = ["fedbuff", "fedasync", "fedcore-buff", "fedcore-async", "scaffold", "feddyn", "fedadam"]
-METHODS += ["fednova", "fedavg-os", "timelyfl", "importance"]
+METHODS += ["fednova", "fedavg-os", "timelyfl", "importance", "tempo"]
 
 
 @pytest.mark.parametrize("strategy", METHODS)

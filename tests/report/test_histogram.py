@@ -4,8 +4,9 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from fedcore.errors import BadOption
+from fedcore.report.grids import doubling_bins
 from fedcore.report.plots import draw_histogram
-from fedcore.report.tables import doubling_bins, histogram
+from fedcore.report.tables import histogram
 
 
 def test_bins_double_and_cover_everybody():

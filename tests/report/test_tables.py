@@ -9,15 +9,8 @@ import pytest
 pytest.importorskip("rich")
 from rich.console import Console
 
-from fedcore.report.tables import (
-    cost_tables,
-    counted,
-    remarks,
-    short,
-    step_size_remarks,
-    strategy_title,
-    tables,
-)
+from fedcore.report.grids import counted, remarks, short, step_size_remarks, strategy_title
+from fedcore.report.tables import cost_tables, tables
 
 
 def result(strategy="fedcore", stragglers=30.0, seed=0, **values):

@@ -98,3 +98,10 @@ def test_half_of_the_way_in_logarithms_but_from_the_probe_at_once():
     assert seen().towards(100.0) == 100.0
     assert seen(rounds=[probe]).towards(100.0) == 100.0
     assert seen(rounds=[probe, last]).towards(100.0) == pytest.approx(50.0)
+
+
+def test_a_deadline_that_is_near_stays():
+    rounds = [(0.001, 0.0, 0.0), (25.0, 0.0, 0.0)]
+    assert seen(rounds=rounds).towards(25.0 * 1.04) == 25.0
+    assert seen(rounds=rounds).towards(25.0 / 1.04) == 25.0
+    assert seen(rounds=rounds).towards(25.0 * 1.21) == pytest.approx(25.0 * 1.1)

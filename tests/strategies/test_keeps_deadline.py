@@ -13,7 +13,7 @@ from fedcore.types import ClientProfile
 EPOCHS = 5
 KEEPING = {
     *("fedavg-ds", "fedprox", "partial", "fednova", "fedcore", "fedcore-buff", "fedcore-async"),
-    *("random-subset", "random-epochs", "stratified", "importance", "fedbalancer"),
+    *("random-subset", "random-epochs", "stratified", "importance", "fedbalancer", "tempo"),
 }
 
 

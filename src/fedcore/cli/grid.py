@@ -22,7 +22,7 @@ from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs, is_over
-from fedcore.report.summary import summary
+from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
@@ -67,9 +67,9 @@ def run_grid(
         tell(run, done, 1.0 if over else passed / budget if budget else done / most)
         if over:
             continue
-        federation = federations[run.seed]
+        federation, past = federations[run.seed], found.get(run, [])[:done]
         frozen = federation.task.frozen_params()
-        with closing(train_run(federation, experiment, run, snapshot)) as rounds:
+        with closing(train_run(federation, experiment, run, snapshot, past)) as rounds:
             for record, state in rounds:
                 if folder is not None:
                     saved, model = partial(to_snapshot, state), {**frozen, **state.params}
@@ -79,7 +79,8 @@ def run_grid(
                 passed += record.seconds / record.deadline
                 share = passed / budget if budget else record.number / most
                 tell(run, record.number, 1.0 if record.ending else share)
-    return (folder.finish() if folder else summary(found, settings)), found
+    data = spread(next(iter(federations.values())).dataset)
+    return (folder.finish(data=data) if folder else summary(found, settings)), found
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
@@ -101,6 +102,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
     find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
     dataset = find_data(seed=experiment.data_seed)
+    if experiment.patience and dataset.test is None:
+        what = f"patience {experiment.patience} needs held-out data"
+        raise BadOption(f"{what}, of which {experiment.benchmark!r} has none; leave it out")
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
         none = f"of which {experiment.benchmark!r} has none"

@@ -9,9 +9,12 @@ from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
-from fedcore.report.output import PICTURES
+from fedcore.report.grids import counted, strategy_title
+from fedcore.report.output import PAGE, PICTURES
+from fedcore.report.page import write_page
+from fedcore.report.page.jobs import Job
 from fedcore.report.summary import chosen_runs
-from fedcore.report.tables import counted, everything, plain_console, strategy_title
+from fedcore.report.tables import everything, plain_console
 
 console = plain_console()
 notices = plain_console(stderr=True)
@@ -59,8 +62,9 @@ def run_job(
 
     try:
         with progress:
-            how = {"overwrite": overwrite, "resume": resume}
-            content, found = run_grid(experiment, out, tell=tell, **how)
+            content, found = run_grid(
+                experiment, out, overwrite=overwrite, resume=resume, tell=tell
+            )
     except KeyboardInterrupt:
         way = "--resume in place of --overwrite" if overwrite else "--resume"
         told = f"the same command with {way} goes on from here"
@@ -78,5 +82,6 @@ def run_job(
                 files += PICTURES
             except ImportError:
                 notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")
-        console.print(f"Written to {out}: {', '.join(files)}", soft_wrap=True)
+        write_page([Job(out, content, found)], out)
+        console.print(f"Written to {out}: {', '.join([*files, PAGE])}", soft_wrap=True)
     return content

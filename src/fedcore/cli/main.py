@@ -7,11 +7,13 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable
+from dataclasses import astuple, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.cli.data import data_app
@@ -51,8 +53,8 @@ def flowing(text: str) -> str:
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
-def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
-    """The experiment that a TOML file and the command line describe together."""
+def options_from(given: dict[str, Any], config: Path | None) -> dict[str, Any]:
+    """The options that a TOML file and the command line give together."""
     typed = {name: value for name, value in given.items() if value not in (None, [])}
     from_file = read_toml(config) if config is not None else {}
     hints = typing.get_type_hints(Experiment)
@@ -62,7 +64,13 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
             typed[name] = {**earlier, **read_pairs(name, value)}
         elif hints[name] in (int, float) and not (name == "learning_rate" and "," in value):
             typed[name] = read_option(name, value, hints[name])
-    return resolve({**from_file, **typed}, lambda name, preset: find(name).hyperparameters(preset))
+    return {**from_file, **typed}
+
+
+def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
+    """The experiment that they describe."""
+    options = options_from(given, config)
+    return resolve(options, lambda name, preset: find(name).hyperparameters(preset))
 
 
 def _parameter(name: str) -> inspect.Parameter:
@@ -201,9 +209,9 @@ _RAW = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_n
 @app.command(context_settings=_RAW)
 def reproduce(context: typer.Context) -> None:
     """Train every cell of the paper's Table 2, in pieces that resume; --help has its options."""
-    from fedcore.cli.reproduce import main as reproduce_all
+    from fedcore.cli.reproduce import command
 
-    raise typer.Exit(reproduce_all(context.args))
+    command(context.args)
 
 
 @app.command()
@@ -228,6 +236,92 @@ def diff(
     found = list(differences(one, other))
     typer.echo("\n".join(found) or "no difference but in real times")
     raise typer.Exit(int(bool(found)))
+
+
+@app.command()
+@with_experiment_options
+def bound(
+    *,
+    out: Path | None = typer.Option(None, help="Folder for the table and the plot."),
+    l2: str = typer.Option("0.01", metavar="NUMBER", help="Of the regulariser l2/2 ||w||^2."),
+    paths: str = typer.Option("5", metavar="NUMBER", help="Runs that expectations are means of."),
+    **given: Any,
+) -> None:
+    """Check the convergence theorem on logistic regression by full gradients: docs/theory.md.
+
+    Fleet, data, --rounds, --epochs and --clients-per-round count; steps are the theorem's.
+    """
+    from fedcore.cli.bound import show_bound
+
+    numbers = read_option("l2", l2, float), read_option("paths", paths, int)
+    show_bound(experiment_from(given, None), *numbers, out)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of jobs.")],
+    *,
+    out: Path | None = typer.Option(None, help="Folder to write to; none: the first DIR."),
+    plots: Plots = True,
+) -> None:
+    """Write report.html: all that jobs in and below DIR found, beside the paper's results.
+
+    Its tables go to tables/ as CSV, Markdown and LaTeX, and pictures to figures/ as PDF and PNG.
+    """
+    from fedcore.report.page import write_report
+
+    place = out or folders[0]
+    try:
+        write_report(folders, place, plots=plots)
+    except OSError as error:
+        raise BadOption(f"out {str(place)!r} cannot be written: {error.strerror}") from None
+    except ImportError:
+        raise BadOption("plots need matplotlib; install it, or add --no-plots") from None
+    typer.echo(f"Written to {place}: report.html and tables" + " and figures" * plots)
+
+
+@app.command()
+@with_experiment_options
+def advise(
+    *,
+    budget: float = typer.Option(15.0, help="Seconds of processor time for trials."),
+    model_bytes: int = typer.Option(0, help="Size of the model, for a fleet without data."),
+    plot: Path | None = typer.Option(None, help="Draw time over deadline into this file."),
+    config: Config = None,
+    **given: Any,
+) -> None:
+    """Find the deadline with which a target accuracy is reached first.
+
+    Deadlines of 1/32 to 4 times tau, that of 30 % stragglers, are tried in short runs with several
+    seeds; what is missing of a run is extrapolated. Sending the model comes on top, so set
+    --download and --upload, or --capability phones. The first of --targets is to be reached;
+    without, 95 % of the best accuracy seen. 80 % of runs lie within the last factor of the time.
+
+    A fleet without data is a CSV file with the columns client, samples_per_second, download,
+    upload (bytes a second; empty: no limit), samples: nothing is trained, and time is relative.
+
+    [bold]Examples[/bold]
+
+    fedcore advise --benchmark synthetic-1-1 --targets 0.84 --upload 20 --download 20
+
+    fedcore advise --benchmark fleet.csv --model-bytes 6653480 --epochs 10 --plot advice.png
+    """
+    from fedcore.cli.advise import advise as find_deadline
+    from fedcore.report.plots import draw_advice
+
+    if plot is not None and not (find_spec("matplotlib") and plot.parent.is_dir()):
+        needs = "matplotlib (pip install 'fedcore[plots]') and a folder that is there"
+        raise BadOption(f"plot {str(plot)!r} needs {needs}")
+    options = {**options_from(given, config), "budget": budget, "model_bytes": model_bytes}
+    source, tell = options.pop("benchmark", Experiment.benchmark), plain_console(stderr=True).print
+    advice = find_deadline(source, tell=tell, **options)
+    table = Table(*(Column(item.name, justify="right") for item in fields(advice.best)), box=None)
+    for one in map(astuple, advice.outlooks):
+        cells = (cell if isinstance(cell, tuple) else (cell,) for cell in one)
+        table.add_row(*("-".join(f"{part:.4g}" for part in cell) for cell in cells))
+    plain_console().print(table, str(advice), sep="\n", soft_wrap=True)
+    if plot is not None:
+        draw_advice([(one.deadline, one.time, one.within) for one in advice.outlooks], plot)
 
 
 @app.command()

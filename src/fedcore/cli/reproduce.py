@@ -14,7 +14,8 @@ from typing import Any
 
 from fedcore.cli.pieces import PARENT, on_processes, on_ray, train_all
 from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
-from fedcore.errors import FedCoreError
+from fedcore.client.executors.by_name import choose_device
+from fedcore.errors import FedCoreError, Interrupted
 from fedcore.report.output import ROUNDS
 from fedcore.sources.benchmark import find
 from fedcore.sources.files import read
@@ -71,47 +72,47 @@ class View:
             print(text, end="\x1b[K\r" if over else "\n", file=sys.stderr, flush=True)
 
 
-def run_command(given: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Do what the command line says; ``arguments`` are what it said."""
+def command(arguments: Sequence[str]) -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser("fedcore reproduce", description=__doc__)
+    for name, default, text in OPTIONS:
+        parser.add_argument(f"--{name}", default=default, required=name == "out", help=text)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=SET)
+    parser.add_argument("--quiet", action="store_true", help="Say nothing but errors.")
+    given = parser.parse_args(arguments)
     units = pieces_of(given.only, given.stragglers, given.seeds, given.preset)
     ray, _, address = given.workers.partition(":")
     workers = os.cpu_count() or 1 if ray == "ray" else read_option("workers", given.workers, int)
     at_least(1, 1024)("workers", workers)
-    shared = max(1, (os.cpu_count() or 1) // workers)
-    threads = read_option("threads", given.threads, int) or shared
+    choose_device("auto" if ray == "ray" else given.device, "auto")  # who refuses does so at once
+    threads = read_option("threads", given.threads, int) or (os.cpu_count() or 1) // workers or 1
     options = {**read_pairs("set", given.set), "device": given.device, "threads": threads}
     options |= {"data_dir": given.data_dir} if given.data_dir else {}
-    out, place = Path(given.out), Path(given.data_dir).expanduser() if given.data_dir else None
+    out, place = Path(given.out), Path(given.data_dir) if given.data_dir else None
     rounds = {piece: piece.experiment(options).rounds for unit in units for piece in unit}
     if PARENT in os.environ:
         train_all(units, out, options)
         return
     for name in dict.fromkeys(piece.benchmark for piece in rounds):
         source: Any = getattr(find(name).module, "SOURCE", None)
-        for file in source.files if source else ():  # what is missing shows before anything starts
+        for file in source.files if source else ():  # the same
             read(source, file.name, place)
     look: Callable[[], None] = (lambda: None) if given.quiet else View(out, rounds).look
-    if ray == "ray":
-        on_ray(units, out, options, address, read_option("gpus", given.gpus, float), look)
-    else:
-        on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+    try:
+        if ray == "ray":
+            on_ray(units, out, options, address, read_option("gpus", given.gpus, float), look)
+        else:
+            on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the same command goes on from here") from None
     look()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Run it; what is refused is one sentence on standard error and exit code 2."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser("fedcore reproduce", description=__doc__)
-    for name, default, text in OPTIONS:
-        parser.add_argument(f"--{name}", default=default, required=name == "out", help=text)
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=SET)
-    parser.add_argument("--quiet", action="store_true", help="Say nothing but errors.")
     try:
-        run_command(parser.parse_args(arguments), arguments)
-    except FedCoreError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+        command(sys.argv[1:])
+    except (FedCoreError, Interrupted) as stop:
+        refused = isinstance(stop, FedCoreError)
+        print(f"error: {stop}" if refused else stop, file=sys.stderr)
+        sys.exit(2 if refused else 130)

@@ -136,17 +136,24 @@ class Coresets:
     def _choice(
         self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, path: Path
     ) -> Choose:
-        """What chooses, on any thread; what lies on a device is fetched by this one."""
+        """What chooses, on any thread."""
         if asks_nothing_of_the_model(spec):
             return partial(self._by_inputs, assignment, spec, path)
+        if watched is None:
+            raise BadOption(GRADIENTS_FIRST)
+        return partial(self._by_gradients, assignment, spec, watched, path)
+
+    def _by_gradients(
+        self, assignment: Assignment, spec: CoresetSpec, watched: Watched, path: Path
+    ) -> Samples:
+        """A new choice every round, because gradients change."""
         try:
             candidates = _candidates(self._clients[assignment.client_id], spec, watched)
         except NotFinite:
             # Diverged: an answer is given, and left out of the average, so that others' count.
             spec = replace(spec, selector="uniform-plain", proxy=NONE)
-            return partial(self._by_inputs, assignment, spec, path)
-        # A new one every round, because gradients change.
-        return partial(build_samples, assignment, spec, candidates, path)
+            return self._by_inputs(assignment, spec, path)
+        return build_samples(assignment, spec, candidates, path)
 
     def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
         """A random draw, new every round; or what inputs say, once per client and spec, kept."""
@@ -205,11 +212,10 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
         space = Euclidean(torch.zeros(len(data), 1))
     elif spec.proxy == STATIC:
         space = Euclidean(data.take(slice(None))[0].cpu().reshape(len(data), -1))
-    elif watched is None:
-        raise BadOption(GRADIENTS_FIRST)
     else:
-        space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias).cpu()
-    losses = None if watched is None else watched.gradients.losses.cpu()
+        assert watched is not None
+        space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
+    losses = None if watched is None else watched.gradients.losses
     return Candidates(space, labels=data.labels.cpu(), losses=losses)
 
 

@@ -60,6 +60,7 @@ class Job:
             for number, phase in enumerate(assignment.plan.phases)
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
+        self.looked: HeadGradients | None = None  # what a first look would show, if that is known
         self._loss_sums: list[Tensor] = []  # of the samples met in the first epoch
         self._met = self._steps = 0
         self._answer = LocalUpdate(
@@ -115,7 +116,10 @@ class Job:
 
     def _look(self) -> Watched:
         """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
-        return self._watched(self._passed(torch.arange(len(self.data))))
+        looked, self.looked = self.looked, None
+        if looked is None:
+            looked = self._passed(torch.arange(len(self.data)))
+        return self._watched(looked)
 
     def _passed(self, indices: Tensor) -> HeadGradients:
         """What some samples show, at the parameters as they are now."""
@@ -124,8 +128,9 @@ class Job:
 
     def _watched(self, gradients: HeadGradients) -> Watched:
         """With a copy of the last layer's weight: parameters may move on in place."""
-        weight = self.task.head_weight(self._params).detach().clone()
-        return Watched(gradients, weight, self.task.head_has_bias)
+        weight = self.task.head_weight(self._params).detach().to("cpu", copy=True)
+        here = HeadGradients(*(values.cpu() for values in gradients))
+        return Watched(here, weight, self.task.head_has_bias)
 
     def _note_coreset(self, samples: Samples) -> None:
         """Its size and its ε; on the whole model only where asked for."""

@@ -49,7 +49,7 @@ def select_coreset(
             or a space such as ``OuterProduct(residuals, inputs)``.
         budget: how many to keep, or which share, as 0.1; n or more keeps all, with weight one.
         labels: [n] classes, for selectors that look at them.
-        losses: [n] losses, for ``loss-topk``.
+        losses: [n] losses, for ``loss-topk`` and ``infobatch``.
         selector: a name ('fedcore list' shows them) or a path to a .py file.
         seed: of selectors that draw.
         start: indices of an earlier coreset to begin with (k-medoids).

@@ -1,16 +1,14 @@
 """Ours: the deadline that promises the most progress per second, by speeds and links seen.
 
-A round of τ seconds gives client i time for e^i(τ) = c^i (τ - s^i) / m^i epochs, at most E and at
-least none. What they bring is concave, since local steps lead to its own optimum, not to the common
-one: 1 - exp(-e^i / κ). So with everybody who answered,
+A round of τ seconds has client i train on n^i(τ) = c^i (τ - s^i) samples, at most E m^i, at least
+none. Rounds to an accuracy were measured to go like 1 + n0 / n, with n0 a few steps of a batch: a
+round brings n / (n + n0), linear at first, and little more after that. So with all who answered,
 
-    τ = argmin τ / mean_i (1 - exp(-e^i(τ) / κ))
+    τ = argmin τ / mean_i n^i(τ) / (n^i(τ) + n0),   n0 = κ B
 
 over a grid of 1 % steps, and the deadline moves towards it. With equal clients and links that is
-s + x, exp(x / κ') = 1 + (s + x) / κ' with κ' = κ m / c: about s + √(2 s κ') (docs/adr/0016).
+s + √(s n0 / c): the geometric mean of sending and n0 samples, beside the sending (docs/adr/0016).
 """
-
-import math
 
 import numpy as np
 
@@ -21,22 +19,20 @@ STEP = 1.01  # from one deadline that is looked at to the next
 MOST = 1000  # clients that are looked at
 
 
-def build(*, kappa: float = 0.5, batch_size: int = 8) -> Controller:
-    """``kappa`` is κ, the epochs after which a client's progress has fallen to 1 / e."""
-    above_zero("kappa", kappa)
+def build(*, steps: float = 16.0, batch_size: int = 8) -> Controller:
+    """``steps`` is κ, the local steps that bring half of what a round can bring."""
+    above_zero("steps", steps)
+    half = steps * batch_size
 
     def aim(seen: Seen) -> tuple[float, str]:
         some = slice(None, None, 1 + len(seen.samples) // MOST)
-        samples, speeds, transfers = seen.samples[some], seen.speeds[some], seen.transfers[some]
-        # Below a step of one batch nothing is learned.
-        least = float(np.median(transfers + batch_size / speeds))
-        count = 1 + math.ceil(math.log(seen.seconds(seen.epochs).max() / least, STEP))
-        looks = least * STEP ** np.arange(max(1, count))
-        epochs = (looks[:, None] - transfers) * speeds / samples
-        gain = -np.expm1(-np.clip(epochs, 0, seen.epochs) / kappa).mean(axis=1)
-        best = int(np.argmax(gain / looks))
-        wanted, work = float(looks[best]), np.median(epochs[best].clip(0, seen.epochs))
-        reason = f"most progress per second of {len(samples)} at {wanted:.4g} s, {work:.2g} epochs"
-        return seen.towards(wanted), reason
+        speeds, transfers, samples = seen.speeds[some], seen.transfers[some], seen.samples[some]
+        # From a step of half of them on, to the longest job.
+        least, longest = np.median(transfers + batch_size / speeds), seen.seconds(seen.epochs).max()
+        count = 1 + np.ceil(np.log(max(1, longest / least)) / np.log(STEP))
+        looks = least * STEP ** np.arange(count)
+        work = np.clip((looks[:, None] - transfers) * speeds, 0, seen.epochs * samples)
+        wanted = float(looks[np.argmax((work / (work + half)).mean(axis=1) / looks)])
+        return seen.towards(wanted), f"most progress per second of {len(speeds)} at {wanted:.4g} s"
 
     return Controller(aim)

@@ -5,6 +5,6 @@ from fedcore.values import above_zero
 
 
 def build(*, seconds: float) -> Controller:
-    """What a number given as deadline means; nothing is measured."""
+    """What a number given as deadline means."""
     above_zero("deadline", seconds)
     return Controller(lambda seen: (float(seconds), "fixed"), bounded=False)

@@ -7,12 +7,10 @@ Section 6.1 of the paper takes it over a fleet that is known beforehand, as ``--
 import numpy as np
 
 from fedcore.server.controller import Controller, Seen
-from fedcore.values import percentages
 
 
 def build(*, stragglers: float = 30.0) -> Controller:
     """``stragglers`` is s, in percent."""
-    percentages("stragglers", (stragglers,))
 
     def aim(seen: Seen) -> tuple[float, str]:
         wanted = float(np.percentile(seen.seconds(seen.epochs), 100 - stragglers))

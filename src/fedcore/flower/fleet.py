@@ -141,8 +141,9 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         """What a deadline is decided by: who is online and was measured, and the rounds so far."""
         there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
         table = np.array([[n.samples, n.speed, n.way] for n in there]).reshape(-1, 3)
-        rounds, known = np.array(self.rounds).reshape(-1, 3), np.ones(len(table), bool)
-        return Seen(epochs, *table.T, known, len(self.online), rounds, most)
+        samples, speeds, ways = table.T
+        rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(table), bool)
+        return Seen(epochs, samples, speeds, ways, drawn, len(self.online), rounds, most)
 
     def known_ways(self) -> list[float]:
         """Seconds of the way to who is online, which are known from trip 2 on."""
@@ -152,8 +153,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""
         nodes = [dataclasses.asdict(node) for node in self.nodes]
-        known = {"names": self.names, "norms": self.norms, "rounds": self.rounds}
-        return {**known, "nodes": nodes}
+        return {"names": self.names, "nodes": nodes, "norms": self.norms, "rounds": self.rounds}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Know again what a checkpoint holds."""

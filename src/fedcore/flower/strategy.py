@@ -33,7 +33,7 @@ from fedcore.server.method import Plan, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import ClientProfile, LocalPlan, Params
 from fedcore.types import Path as Way
-from fedcore.values import above_zero, at_least, convert, one_of, percentages
+from fedcore.values import above_zero, at_least, one_of, percentages
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
 LARGEST = 2**40  # samples of a node
@@ -82,10 +82,9 @@ class Options:
         """What sets deadlines; a function of one's own is taken at its word."""
         if callable(self.deadline):
             return Controller(self.deadline, bounded=False)
-        given = "auto" if self.deadline is None else self.deadline
-        value = convert("deadline", given, float | str)
-        known = {"stragglers": self.stragglers, "seconds": value}
+        value = "auto" if self.deadline is None else self.deadline
         name = value if isinstance(value, str) else "fixed"
+        known = {"stragglers": self.stragglers, "seconds": value}
         built: Controller = self._build("deadline", name, Controller, known)
         return built
 
@@ -102,6 +101,7 @@ class Options:
         known: dict[str, Any] = {
             "proxy": STATIC if linear else LAST_LAYER_INPUT,
             "selector": self.selector,
+            "epochs": self.local_epochs,
             "num_clients": num_clients,
             "clients_per_round": num_clients,
             "model_bytes": sum(value.nbytes for value in params.values()),

@@ -31,13 +31,12 @@ from fedcore.values import MANY
 
 Save = Callable[[], Snapshot]
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
-CHECKPOINT, EVENTS = "checkpoint.npz", "events.jsonl"
+CHECKPOINT, EVENTS, PAGE = "checkpoint.npz", "events.jsonl", "report.html"
 _pictures = "loss accuracy_by_round accuracy_by_time round_lengths client_times timeline"
 PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
 TENSOR = "tensor/"
 VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
-MODELS = "model-*-seed-*.safetensors"
 TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
 NONE: Params = {}
@@ -101,8 +100,8 @@ class OutputFolder:
             # A link may lead to a folder that is not there yet.
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
-            models = [path.name for path in self.path.glob(MODELS)]
-            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, *PICTURES, *models):
+            models = [path.name for path in self.path.glob("model-*-seed-*.safetensors")]
+            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, PAGE, *PICTURES, *models):
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
@@ -140,9 +139,9 @@ class OutputFolder:
             save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
 
-    def finish(self) -> dict[str, Any]:
-        """Write the summary; the job is complete."""
-        content = summary(self.runs, self._experiment)
+    def finish(self, **more: Any) -> dict[str, Any]:
+        """Write the summary, and what else is known; the job is complete."""
+        content = summary(self.runs, self._experiment) | more
         content["environment"] = self.environment or content["environment"]
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
         (self.path / CHECKPOINT).unlink(missing_ok=True)

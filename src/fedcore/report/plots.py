@@ -1,6 +1,7 @@
 """Results as pictures: loss, accuracy, lengths of rounds, clients at work; sizes of clients."""
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from numpy.typing import NDArray
 
 from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, Waste
+from fedcore.report.grids import strategy_title
 from fedcore.report.output import PICTURES
+from fedcore.report.paper import curves
 from fedcore.report.records import Runs, by_level
-from fedcore.report.tables import strategy_title
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), in the order of strategies.
 COLOURS = ["#555555", "#E69F00", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442"]
@@ -22,8 +24,8 @@ SHOWN = 6.0  # deadlines of a timeline
 DOING = {"waits for a merge": "#CCCCCC", "works": "#0072B2", "work is wasted": "#D55E00"}
 
 
-def draw_all(runs: Runs, folder: Path) -> None:
-    """Write every picture into ``folder``."""
+def draw_all(runs: Runs, folder: Path, endings: Sequence[str] = (".png",)) -> None:
+    """Write every picture into ``folder``, in the formats of the ``endings``."""
     figures = (
         _lines(runs, "Training loss", "train_loss"),
         _lines(runs, "Test accuracy", "test_accuracy"),
@@ -32,8 +34,8 @@ def draw_all(runs: Runs, folder: Path) -> None:
         _violins(runs, "Time of a client in deadlines (log)", by_client=True),
         _timeline(runs),
     )
-    for name, figure in zip(PICTURES, figures, strict=True):
-        figure.savefig(folder / name)
+    for (name, figure), ending in product(zip(PICTURES, figures, strict=True), endings):
+        figure.savefig((folder / name).with_suffix(ending))
 
 
 def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
@@ -45,6 +47,23 @@ def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
     axes.hist(sizes, bins=40, color="#0072B2")
     # Most clients have little data: without a logarithm large ones would not be seen.
     axes.set(yscale="log", xlabel="Samples of a client", ylabel="Clients (log)", title=title)
+    _save(figure, path)
+
+
+def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> None:
+    """Time to a target over deadlines, with the factor within which 80 % of runs lie."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    deadlines, times, factors = np.array([one for one in points if one[1] < np.inf]).T
+    axes.errorbar(deadlines, times, [times - times / factors, times * factors - times], marker="o")
+    labels = {"xlabel": "Deadline in seconds (log)", "ylabel": "Time to the target (log)"}
+    axes.set(xscale="log", yscale="log", **labels)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
@@ -59,15 +78,18 @@ def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any
     from matplotlib.ticker import MaxNLocator
 
     figure, panels = _panels(runs, WIDTH)
-    for axes, level in zip(panels, by_level(runs).values(), strict=True):
+    for axes, (at, level) in zip(panels, by_level(runs).items(), strict=True):
+        printed = {} if over_time else curves(*at)
         for order, strategy in enumerate(_strategies(runs)):
-            curves = [_curve(run, name, over_time=over_time) for run in level.get(strategy, [])]
+            own = [_curve(run, name, over_time=over_time) for run in level.get(strategy, [])]
             style = {"color": COLOURS[order % len(COLOURS)], "zorder": 3 + order}
-            for curve in curves if len(curves) > 1 else ():
+            for curve in own if len(own) > 1 else ():
                 _line(axes, curve, linewidth=0.6, alpha=0.5, **style)
-            if shared := min((curve.shape[1] for curve in curves), default=0):
-                middle = np.median([curve[:, :shared] for curve in curves], axis=0)
+            if shared := min((curve.shape[1] for curve in own), default=0):
+                middle = np.median([curve[:, :shared] for curve in own], axis=0)
                 _line(axes, middle, linewidth=1.8, label=strategy_title(strategy), **style)
+                theirs = printed.get(strategy, {}).get(name, ())  # of the paper
+                axes.plot(*theirs, linewidth=1, linestyle=":", alpha=0.7, **style)
         axes.set_xlabel("Time in deadlines (log)" if over_time else "Round")
         axes.grid(alpha=0.25)
         if over_time:

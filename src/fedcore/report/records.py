@@ -86,8 +86,8 @@ def event_lines(run: RunKey, record: RoundRecord) -> str:
 
 
 def is_over(records: Sequence[RoundRecord], most: int) -> bool:
-    """Whether a run of at most so many rounds is over; a budget of time may have ended it."""
-    return len(records) == most or (bool(records) and records[-1].cut)
+    """Whether a run of at most so many rounds is over; time or patience may have ended it."""
+    return len(records) == most or (bool(records) and bool(records[-1].cut or records[-1].ending))
 
 
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:

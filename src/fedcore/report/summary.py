@@ -9,12 +9,15 @@ held-out data, in the mean over seeds, of equals the smallest; reported is the o
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 from typing import Any
 
 from fedcore.history import History, environment, summarise
 from fedcore.records import RoundRecord, RunKey
+from fedcore.report.grids import doubling_bins
 from fedcore.report.records import Row, Runs, by_level
+from fedcore.sources.clients import sizes_of
+from fedcore.types import FederatedDataset
 
 NOT_ANSWERED = ("cancelled", "lost")  # of what is wasted; the rest came, and was of no use
 SHARES = (0.90, 0.95, 0.99)  # of the best final accuracy: what is a target where none is given
@@ -33,6 +36,15 @@ def summary(runs: Runs, experiment: Mapping[str, Any]) -> dict[str, Any]:
         results.append({**found, "learning_rate": run.learning_rate or rate, **cost})
     known = {"schema": 1, "experiment": dict(experiment), "environment": environment()}
     return {**known, "step_sizes": choices(runs), "results": results}
+
+
+def spread(dataset: FederatedDataset) -> Row:
+    """How samples are spread over clients: what is counted, Table 1's columns, bins that double."""
+    sizes = list(dataset.sizes) or [int(size) for size in sizes_of(dataset.clients).values()]
+    known = {"clients": len(sizes), "samples": sum(sizes), "mean": fmean(sizes)}
+    known |= {"std": pstdev(sizes), "least": min(sizes), "median": median(sizes)}
+    counted = "training and test samples" if dataset.sizes else "training samples"
+    return {"counted": counted, **known, "most": max(sizes), "bins": doubling_bins(sizes)}
 
 
 def choices(runs: Runs) -> list[Row]:

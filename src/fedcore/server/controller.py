@@ -18,9 +18,9 @@ from fedcore.values import above_zero
 Floats = NDArray[np.float64]
 
 PROBE = 2.0**-20  # seconds of a first round; a server doubles them until somebody can work
-ROOM = 1.1  # the shortest deadline, in transfers
-SMOOTHING = 0.5  # of the way to a new deadline that is gone in a round
-SHARE = 0.5  # of a new measurement in an average
+ROOM = 1.1  # the shortest deadline, in median transfers
+NEAR = 0.05  # to a deadline, in logarithms: coresets of one size are chosen once
+SHARE = 0.5  # of a new measurement in an average, and of the way to a new deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,17 @@ class Seen:
         return epochs * self.samples / self.speeds + self.transfers
 
     def towards(self, wanted: float) -> float:
-        """Half of the way there from the last deadline, in logarithms; the first was a probe."""
-        old = float(self.rounds[-1, 0]) if len(self.rounds) > 1 else wanted
-        return old * (wanted / old) ** SMOOTHING
+        """Half of the way there from the last deadline, in logarithms; one that is near stays."""
+        old = float(self.rounds[-1, 0]) if len(self.rounds) > 1 else wanted  # after the probe
+        return old if abs(math.log(wanted / old)) < NEAR else old * (wanted / old) ** SHARE
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A way to set deadlines: ``aim`` is (seen) -> (seconds, reason), by its argument alone.
-
-    It is asked once somebody has answered, and ``bounded``: no deadline is below 1.1 times the
-    median transfer, and none above the longest whole job that was seen.
-    """
+    """A way to set deadlines: ``aim`` is (seen) -> (seconds, reason), by its argument alone."""
 
     aim: Callable[[Seen], tuple[float, str]]
-    bounded: bool = True  # else it is asked from the start, and taken at its word
+    bounded: bool = True  # by transfers and the longest job; else it is taken at its word
 
     def decide(self, seen: Seen) -> tuple[float, str]:
         """Seconds of the next round, and why."""
@@ -96,7 +92,8 @@ def recall(memory: Params, sizes: ClientSizes, cohort: Iterable[ClientId], epoch
     table, drawn = _clients(memory, sizes).numpy(), np.zeros(len(sizes), bool)
     drawn[[sizes.place(client) for client in cohort]] = True
     known, rounds = table[:, 0] > 0, memory.get("rounds", torch.zeros(0, 3)).numpy()
-    return Seen(epochs, *table[known].T, drawn[known], len(sizes), rounds)
+    samples, speeds, transfers = table[known].T
+    return Seen(epochs, samples, speeds, transfers, drawn[known], len(sizes), rounds)
 
 
 def _clients(memory: Params, sizes: ClientSizes) -> Tensor:

@@ -49,8 +49,6 @@ class Merged:
     training_seconds: float  # of real time, until all answers were there
     events: tuple[Event, ...] = ()
     cut: bool = False  # the run's time ended before a merge: the model is the one before
-    deadline: float = 0.0  # seconds that it might last
-    reason: str = ""  # why so many, where a controller decides
 
 
 @dataclass(slots=True)
@@ -64,8 +62,8 @@ class Server:
     sizes: ClientSizes
     settings: LoopSettings
     controller: Controller | None = None  # None: the clock's deadline stays as it is
-    _reason: str = field(default="", init=False)  # of the deadline
-    _seen: Params = field(default_factory=dict, init=False)  # with the round that is under way
+    reason: str = field(default="", init=False)  # why it decided so
+    _seen: Params = field(default_factory=dict, init=False)  # by it, this round included
     _handed_out: int = field(default=0, init=False)
     _draws: int = field(default=0, init=False)  # from the present version
     _starts: Counter[ClientId] = field(default_factory=Counter, init=False)  # likewise, by client
@@ -101,8 +99,7 @@ class Server:
     def _until_merge(self, state: ServerState) -> Merged:
         pace, clock = self.strategy.pace, self.clock
         merging, memory = self.strategy.merge(state), state.sampler
-        answers = rejected = 0
-        rang, trained = False, 0.0
+        answers, rejected, rang, trained = 0, 0, False, 0.0
         taken: list[Assignment] = []
         self._draws, self._starts, self._seen = 0, Counter(), state.seen
         self._look_ahead(state.version)
@@ -134,7 +131,9 @@ class Server:
                 answers += update.copies
                 taken.append(job.assignment)
                 merging.add(update, job.base)
-                memory = self._observe(memory, job, update)
+                if self.sampler.observe is not None:
+                    memory = self.sampler.observe(memory, update, self.sizes)
+                self._seen = self._seen and learn(self._seen, self.sizes, job, update)
             else:
                 rejected += 1
         seconds, cut = clock.now, clock.over
@@ -142,15 +141,14 @@ class Server:
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         kept = cut or answers < pace.quorum  # the model stays as it is
         after = replace(state if kept else merging.finish(), version=state.version + 1)
-        after = replace(after, jobs=clock.in_flight, time=clock.began)
-        after = replace(after, sampler=memory, seen=self._seen)
+        after = replace(after, sampler=memory, seen=self._seen, time=clock.began)
+        after = replace(after, jobs=clock.in_flight)
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
             events.append(event("merged", clock.began, told, staleness=stale))
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
-        how = cut, clock.deadline, self._reason
-        return Merged(after, seconds, ordered, rejected, trained, tuple(events), *how)
+        return Merged(after, seconds, ordered, rejected, trained, tuple(events), cut)
 
     def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
@@ -189,7 +187,7 @@ class Server:
         """Before a round: as the controller says, or longer, until somebody drawn can work."""
         clock, before, number = self.clock, self.clock.deadline, state.version + 1
         seen = recall(state.seen, self.sizes, cohort, self.settings.epochs)
-        seconds, self._reason = controller.decide(seen)
+        seconds, self.reason = controller.decide(seen)
         for clock.deadline in (
             seconds * 2**n for n in range(DOUBLINGS if controller.bounded else 1)
         ):
@@ -198,15 +196,8 @@ class Server:
         else:
             clock.deadline = seconds
         if clock.deadline != before:
-            log.info("round %d may last %.4g s: %s", number, clock.deadline, self._reason)
+            log.info("round %d may last %.4g s: %s", number, clock.deadline, self.reason)
         self._seen = begin(self._seen, clock.deadline)
-
-    def _observe(self, memory: Params, job: Job, update: LocalUpdate) -> Params:
-        """What sampler and controller learn from an answer; gives the sampler's memory."""
-        if self.controller is not None:
-            self._seen = learn(self._seen, self.sizes, job, update)
-        observe = self.sampler.observe
-        return memory if observe is None else observe(memory, update, self.sizes)
 
     def _draw(self, count: int, version: int, **known: Any) -> Cohort:
         seed = self.settings.seed

@@ -48,10 +48,9 @@ class ServerState:
 def to_snapshot(state: ServerState) -> Snapshot:
     """All that a later process needs to go on from ``state``."""
     own = {"param": state.params, "state": state.tensors, "sampler": state.sampler}
-    own["seen"] = state.seen
     memory = {str(client): losses for client, losses in state.on_clients.items()}
     clients = {f"client/{client}": kept for client, kept in state.clients.items()}
-    groups: dict[str, Params] = {**own, "memory": memory, **clients}
+    groups: dict[str, Params] = {**own, "memory": memory, "seen": state.seen, **clients}
     jobs = []
     for number, job in enumerate(state.jobs):
         told = job.assignment
@@ -71,8 +70,7 @@ def to_snapshot(state: ServerState) -> Snapshot:
 
 
 # (client, base version, repeat, shift, deadline) -> what the client was told, made again
-Again = tuple[ClientId, int, int, Params | None, float | None]
-Assign = Callable[[*Again], tuple[Assignment, ClientProfile]]
+Assign = Callable[..., tuple[Assignment, ClientProfile]]
 
 
 def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> ServerState:
@@ -88,9 +86,9 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
     for number, job in enumerate(saved.meta["jobs"]):
         client, version, repeat, copies, arrives, scalars, *times = job
         base = bases.setdefault(version, group(f"base/{version}"))
-        deadline = times[4] if len(times) > 4 else None  # versions before 0.5 had one for all
         shift = group(f"shift/{number}") or None
-        told, profile = assign(client, version, repeat, shift, deadline)
+        # A deadline of its own is the fifth time from version 0.5 on.
+        told, profile = assign(client, version, repeat, shift, *times[4:])
         answer = None
         if scalars is not None:
             payload = group(f"payload/{number}") or None

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +24,8 @@ Speeds = tuple[Floats, list[Floats]]  # c^i, then both links
 Known = Mapping[ClientId, ClientProfile]
 Sizes = Mapping[ClientId, int]
 
-COLUMNS = ["client", "samples_per_second", "download", "upload"]  # the last two may be left out
+# Of a file: links may be left out, and samples where there is data to count.
+COLUMNS = ["client", "samples_per_second", "download", "upload", "samples"]
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
 
@@ -139,15 +140,24 @@ def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray
 
 
 def read_speeds(path: str, sizes: ClientSizes) -> Speeds:
-    """Speeds, and download and upload in bytes per second, of every client; empty: no limit."""
+    """Speeds and both links of every client."""
+    known = read_fleet(path, sizes)
+    if missing := [client for client in sizes if client not in known]:
+        raise BadOption(f"speeds {path!r} has no line for client {missing[0]}; add one")
+    speeds, *links, _ = np.array([known[client] for client in sizes]).T
+    return speeds, links
+
+
+def read_fleet(path: str, among: Collection[ClientId] = ()) -> dict[ClientId, list[float]]:
+    """Speed, download and upload in bytes per second, samples; empty links have no limit."""
     try:
         lines = list(csv.reader(Path(path).expanduser().read_text("utf-8").splitlines()))
     except (OSError, ValueError, csv.Error) as error:
         raise BadOption(f"speeds {path!r} cannot be read: {error}") from None
     header = [name.strip() for name in lines[0]] if lines else []
-    if header not in (COLUMNS, COLUMNS[:2]):
+    if header not in (COLUMNS, COLUMNS[:4], COLUMNS[:2]):
         found = ",".join(header) or "nothing"
-        raise BadOption(f"speeds {path!r} must begin with {','.join(COLUMNS)}, got {found}")
+        raise BadOption(f"speeds {path!r} must begin with {','.join(COLUMNS[:4])}, got {found}")
     known: dict[int, list[float]] = {}
     for number, line in enumerate(lines[1:], 2):
         where = f"line {number} of speeds {path!r}"
@@ -160,11 +170,8 @@ def read_speeds(path: str, sizes: ClientSizes) -> Speeds:
             raise BadOption(f"{where} must hold numbers: {error}") from None
         if not (values[0] < math.inf and all(value > 0 for value in values)):
             raise BadOption(f"{where} must hold numbers above 0, got {','.join(line)}")
-        if client in known or client not in sizes:
+        if client in known or (among and client not in among):
             why = "stands there twice" if client in known else "is not in the data"
             raise BadOption(f"{where} names client {client}, who {why}; delete the line")
-        known[client] = [*values, math.inf, math.inf][:3]
-    if missing := [client for client in sizes if client not in known]:
-        raise BadOption(f"speeds {path!r} has no line for client {missing[0]}; add one")
-    speeds, *links = np.array([known[client] for client in sizes]).T
-    return speeds, links
+        known[client] = [*values, *[math.inf] * 3][:4]
+    return known

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedcore import plugins
 from fedcore.config import Experiment
 from fedcore.history import History
-from fedcore.records import RunKey, Snapshot
+from fedcore.records import RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.sim.federation import Federation
 from fedcore.sim.measure import Measure, Score
@@ -24,7 +24,8 @@ class Replay(Measure):
     """An executor that trains nothing, and a measure that knows what would come of it."""
 
     def __init__(self, known: History, measure: Measure) -> None:
-        self._rounds, self._last, self._real = iter(known.rounds), known.params, measure
+        self._last, self._real = known.params, measure
+        self._rounds = (one for one in known.rounds if one.train_accuracy is not None)  # measured
         self.memory: dict[ClientId, Tensor] = {}
         self.selection = SelectionTime()
         self.expect = self.close = lambda *_: None
@@ -55,9 +56,10 @@ def train_run(
     experiment: Experiment,
     run: RunKey,
     start: Snapshot | None = None,
+    past: Sequence[RoundRecord] = (),
     known: History | None = None,
 ) -> Rounds:
-    """The rounds of a run of an experiment, from ``start`` on; what is ``known`` is not trained."""
+    """A run after the ``past`` rounds, from ``start`` on; what is ``known`` is not trained."""
     there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
     own = replace(experiment, learning_rate=run.learning_rate or experiment.learning_rate)
     sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
@@ -68,4 +70,4 @@ def train_run(
         assert isinstance(clock, VirtualClock)
         server = replace(world.server, clock=replace(clock, executor=replay))
         world = replace(world, server=server, executor=replay, measure=replay)
-    return simulate_rounds(world, start)
+    return simulate_rounds(world, start, past)

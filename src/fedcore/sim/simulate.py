@@ -30,11 +30,11 @@ def simulate(
     model: nn.Module,
     *,
     test: tuple[Any, Any] | None = None,
-    strategy: str | Strategy = "fedcore",
+    strategy: str | Strategy = "tempo",
     stragglers: float | None = None,
     seed: int = 0,
     head: str | None = None,
-    on_round: Callable[[RoundRecord], None] | None = None,
+    on_round: Callable[[RoundRecord], bool | None] | None = None,
     **options: Any,
 ) -> History:
     """Train ``model`` on ``clients`` whose speeds differ; rounds keep a virtual deadline.
@@ -50,7 +50,7 @@ def simulate(
         stragglers: percentage of clients that miss the deadline; 30 unless ``deadline`` is given.
         seed: of cohorts, speeds and shuffles.
         head: name of the last linear layer, if it is not the last ``nn.Linear`` of the model.
-        on_round: called with every round's record as it ends.
+        on_round: called with every round's record as it ends; False ends the run after it.
         **options: any option of ``fedcore compare``: rounds, epochs, learning_rate, ...
 
     Returns:
@@ -69,6 +69,8 @@ def simulate(
     Task(model, head)  # its refusals come before anything is tried
     types = (p.dtype for p in model.parameters() if p.is_floating_point())
     floating = next(types, torch.get_default_dtype())  # of inputs with a fraction
+    if experiment.patience and test is None:
+        raise BadOption(f"patience {experiment.patience} needs held-out data; pass test=")
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
     # A batch of one input; where no client has any, that is refused below, by name.
     every = (as_samples(f"client {number}", members[number], floating) for number in members)
@@ -95,8 +97,8 @@ def simulate(
         for record, state in rounds:
             params = {name: value.cpu() for name, value in state.params.items()}
             records.append(record)
-            if on_round is not None:
-                on_round(record)
+            if on_round is not None and on_round(record) is False:
+                break
     return History(tuple(records), {**federation.task.frozen_params(), **params})
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import mean
 
 import torch
@@ -73,6 +74,8 @@ class World:
     deadline: float
     slow: frozenset[int]  # clients that cannot do E epochs on everything by the deadline
     ending: Ending  # as far as it is known before the first round
+    evaluate_every: int = 1  # rounds
+    patience: int = 0  # evaluations without a new best after which a run ends; 0: it does not
 
 
 def build_world(
@@ -110,14 +113,18 @@ def build_world(
     measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
     ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
     known = federation.initial, device, fleet.deadline, fleet.slow, ending
-    return World(server, executor, measure, *known)
+    return World(server, executor, measure, *known, experiment.evaluate_every, experiment.patience)
 
 
-def simulate_rounds(world: World, start: Snapshot | None = None) -> Rounds:
+def simulate_rounds(
+    world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
+) -> Rounds:
     """Train round by round; yields a record and the server's state after each.
 
-    It goes on from a ``start`` that was saved. Closed early, it drops work begun for later rounds.
+    It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
+    work begun for later ones.
     """
+    accuracies = [record.test_accuracy for record in past if record.test_accuracy is not None]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
@@ -127,31 +134,44 @@ def simulate_rounds(world: World, start: Snapshot | None = None) -> Rounds:
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
             memory = dict(world.executor.memory)
-            yield _record(world, merged, began, before), replace(merged.state, on_clients=memory)
+            record = _record(world, merged, began, before, accuracies)
+            yield record, replace(merged.state, on_clients=memory)
+            if record.ending:
+                break
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
 
 
-def _record(world: World, merged: Merged, began: float, before: SelectionTime) -> RoundRecord:
+def _record(
+    world: World, merged: Merged, began: float, before: SelectionTime, accuracies: list[float]
+) -> RoundRecord:
+    """What a round came to; its test accuracy, if it is measured, goes to the ``accuracies``."""
     if world.device.type == "cuda":  # else what is left of the training would count as evaluation
         torch.cuda.synchronize(world.device)
     executed = time.perf_counter()
-    trained = world.measure.train(merged.state.params)
-    tested = world.measure.test(merged.state.params)
     last = merged.cut or merged.state.version == world.server.settings.merges
+    trained = tested = None
+    if last or merged.state.version % world.evaluate_every == 0:
+        trained = world.measure.train(merged.state.params)
+        tested = world.measure.test(merged.state.params)
+    if tested:
+        accuracies.append(tested.accuracy)
+        since = len(accuracies) - 1 - accuracies.index(max(accuracies))
+        last = last or 0 < world.patience <= since
     ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
     what = merged.state.version, merged.seconds, world.deadline, merged.clients, merged.rejected
-    loss, accuracy = (tested.loss, tested.accuracy) if tested else (None, None)
-    scores = trained.loss, trained.accuracy, loss, accuracy
     return RoundRecord(
         *what,
-        *scores,
+        train_loss=trained.loss if trained else None,
+        train_accuracy=trained.accuracy if trained else None,
+        test_loss=tested.loss if tested else None,
+        test_accuracy=tested.accuracy if tested else None,
         wall_seconds=ended - began,
         ending=ending,
         cut=merged.cut,
         events=merged.events,
-        allowed=None if world.server.controller is None else merged.deadline,
-        reason=merged.reason,
+        allowed=world.server.clock.deadline if world.server.controller else None,
+        reason=world.server.reason,
         training_seconds=merged.training_seconds,
         selection_seconds=chosen.work - before.work,
         waited_seconds=chosen.waited - before.waited,
@@ -218,8 +238,5 @@ def build_sampler(experiment: Experiment, model_bytes: int = 0) -> Sampler:
 def build_controller(experiment: Experiment, stragglers: float) -> Controller | None:
     """Build what sets the deadlines of a run at a share of stragglers; None: they stay."""
     known, method = {**vars(experiment), "stragglers": stragglers}, experiment.method
-    made = (
-        plugins.build(*one, Controller, options=known, method=method)
-        for one in experiment.controllers
-    )
-    return next(made, None)
+    build = partial(plugins.build, options=known, method=method)
+    return next((build(*one, Controller) for one in experiment.controllers), None)

@@ -10,10 +10,10 @@ def test_clients_lie_one_after_another(build_client):
     pool = Pool(torch.device("cpu"))
     clients = [build_client(5), build_client(7, seed=1)]
     placed = pool.fill(clients)
-    assert [first for first, _ in placed] == [0, 5]
-    for (first, view), client in zip(placed, clients, strict=True):
+    assert [rows for rows, _ in placed] == [slice(0, 5), slice(5, 12)]
+    for (rows, view), client in zip(placed, clients, strict=True):
         assert torch.equal(view.x, client.x)
-        assert torch.equal(pool.y[first : first + len(client)], client.y)
+        assert torch.equal(pool.y[rows], client.y)
 
 
 def test_rows_of_a_view_are_written_out():

@@ -42,6 +42,15 @@ def assignments(task, clients, kind, version=0):
     ]
 
 
+def padded(tape, width):
+    """The same tape for so many slots: those behind the last have coefficients of zero."""
+    more, clients = width - tape.coefficient.shape[1], tape.coefficient.shape[1]
+    grow = torch.nn.functional.pad
+    rows = grow(tape.rows, (0, 0, 0, more))
+    rows[:, 1, clients:] = 17 * 30  # and note nothing
+    return Tape(rows, grow(tape.coefficient, (0, 0, 0, more)))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["plain", "pull", "scale", "shift", "share"])
 @pytest.mark.parametrize("how", SETTINGS)
@@ -62,20 +71,26 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind, how):
                 before = clients
                 for steps in ways:
                     steps.keep([0, 3, 4, 9, 16])
-            rows = torch.randint(17 * 30, (6, clients, 4), device=device)
-            coefficient = torch.rand(6, clients, 4, device=device)
+            rows = torch.randperm(17 * 30)[: 6 * clients * 4].view(6, clients, 4)
+            coefficient = torch.rand(6, clients, 4)
             coefficient[3:, 1] = 0.0  # who rests stays where it is
-            tape = Tape(rows, coefficient)
-            (losses, plain), (told, recorded) = (
-                steps.run(tape, watch, note=True) for steps in ways
-            )
-            assert torch.allclose(losses, told, atol=1e-5)
-            assert len(plain) == len(recorded) == (6 if watch else 0)
-            real = coefficient.flatten(1) > 0
-            for number, (one, other) in enumerate(zip(plain, recorded, strict=True)):
-                kept = real[number]
-                assert torch.allclose(one.residuals[kept], other.residuals[kept], atol=1e-5)
-                assert torch.allclose(one.inputs, other.inputs, atol=1e-5)
+            coefficient[-1] = 1.0
+            noted = torch.where(coefficient > 0.5, rows, 17 * 30)
+            tape = Tape(torch.stack([rows, noted], dim=1), coefficient)
+            kept, seen = rows[coefficient > 0], []
+            for steps in ways:
+                steps.run(padded(tape, steps.width), watch)
+                seen.append(steps.seen(slice(None), 2).take(kept) if watch else [])
+            for one, other in zip(*seen, strict=True):
+                assert torch.allclose(one, other, atol=1e-5)
+            losses = [steps.met.cpu()[:-1] for steps in ways]
+            assert torch.allclose(*losses, atol=1e-5)
+            there = noted[noted < 17 * 30]
+            assert (losses[0][there] > 0).all()
+            if watch:
+                assert torch.equal(
+                    losses[0][noted[-1]], ways[0].seen(slice(None), 2).losses[noted[-1]]
+                )
             for slot in range(clients):
                 expected = ways[0].params_of(slot)
                 for name, value in ways[1].params_of(slot).items():
@@ -94,18 +109,19 @@ def test_who_moves_up_takes_its_rule_along(build_client, kind, how, record):
     pool = Pool(torch.device("cpu"))
     pool.fill([build_client(30)])
     asked = assignments(task, 4, kind)
-    tape = Tape(torch.arange(12).view(3, 1, 4), torch.full((3, 1, 4), 0.25))
+    rows = torch.stack([torch.arange(12).view(3, 1, 4), torch.full((3, 1, 4), 30)], dim=1)
+    tape = Tape(rows, torch.full((3, 1, 4), 0.25))
     settings, moved = TrainingSettings(0.1, 4, **SETTINGS[how]), []
     for first, kept in ((asked, [3, 2]), (asked[3:], [0])):
         steps = Steps(form_of(task), pool, settings, record=record)
         steps.start(task.initial_params(), first)
         coefficient = tape.coefficient.repeat(1, len(first), 1)
         coefficient[1:, :-1] = 0.0  # the others come to their end
-        steps.run(Tape(tape.rows.repeat(1, len(first), 1), coefficient), None)
+        steps.run(Tape(tape.rows.repeat(1, 1, len(first), 1), coefficient), None)
         steps.keep(kept)
         clients = len(kept)
         steps.run(
-            Tape(tape.rows.repeat(1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
+            Tape(tape.rows.repeat(1, 1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
         )
         moved.append(steps.params_of(0))
     assert all(torch.allclose(moved[0][n], moved[1][n], atol=1e-6) for n in moved[0])

@@ -27,9 +27,9 @@ def test_answers_come_in_the_order_of_the_questions_and_others_move_up(build_cli
     coefficients = []
     run = Steps.run
 
-    def noted(self, tape, watch, *, note):
+    def noted(self, tape, watch):
         coefficients.append(tape.coefficient)
-        return run(self, tape, watch, note=note)
+        return run(self, tape, watch)
 
     monkeypatch.setattr(Steps, "run", noted)
     sizes = (4, 40, 8, 80)

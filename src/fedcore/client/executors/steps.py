@@ -2,8 +2,9 @@
 
 A small step on a GPU is some hundred launches, which cost more from Python than they compute. A
 graph, recorded once per (rounded) number of clients, starts them all. It reads and writes fixed
-addresses: the pool of samples, the tape with a counter, the parameters. Slots without a client have
-coefficients of zero and stay where they are.
+addresses: the pool of samples, the tape with a counter, the parameters, and a row for each sample
+where its loss and its gradients are noted. Slots without a client have coefficients of zero and
+stay where they are.
 """
 
 import logging
@@ -35,8 +36,8 @@ class Pool:
 
     def fill(
         self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
-    ) -> list[tuple[int, ClientData]]:
-        """Replace the content; gives each client's first row, and its samples as views."""
+    ) -> list[tuple[slice, ClientData]]:
+        """Replace the content; gives each client's rows, and its samples as views."""
         parts = [client.take(slice(None)) for client in clients]
         names = [f"client {client}" for client in ids or range(len(parts))]
         # Copying would convert types without a word, and one column into many.
@@ -47,10 +48,8 @@ class Pool:
         self._reserve(sum(sizes), xs[0])
         for pool, own in ((self.x, xs), (self.y, ys)):  # one transfer, not one for each client
             pool[: sum(sizes)].copy_(torch.cat(own))
-        firsts = [sum(sizes[:number]) for number in range(len(sizes))]
-        rows = (slice(first, first + size) for first, size in zip(firsts, sizes, strict=True))
-        views = [ClientData(self.x[own], self.y[own]) for own in rows]
-        return list(zip(firsts, views, strict=True))
+        rows = [slice(sum(sizes[:n]), sum(sizes[: n + 1])) for n in range(len(sizes))]
+        return [(own, ClientData(self.x[own], self.y[own])) for own in rows]
 
     def _reserve(self, rows: int, example: Tensor) -> None:
         same = self.x.shape[1:] == example.shape[1:] and self.x.dtype == example.dtype
@@ -65,16 +64,15 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """Rows of the pool and coefficients [steps, K, B]."""
+    """In main memory, for K slots: rows of the pool, and those to note losses in, [steps, 2, K, B];
+    coefficients [steps, K, B]. The row behind the last is of nobody.
+    """
 
     rows: Tensor
     coefficient: Tensor
 
 
-Moved = tuple[Tensor, HeadGradients | None]  # losses of a step, and what it showed if watched
-Shown = tuple[Tensor | None, list[HeadGradients]]  # of a walk: [steps, K, B] if they are noted
-Walk = Callable[[Tape, bool], Shown]
-Step = Callable[[], Moved]
+Walk = Callable[[Tape], None]
 
 
 def rounded_up(clients: int) -> int:
@@ -97,7 +95,9 @@ class Steps:
         if record and settings.schedule is not None:  # what is recorded reads it where it lies
             self._rate = torch.zeros((), dtype=torch.float64, device=pool.device)
         self._record, self._capture = record, record and pool.device.type == "cuda"
-        self._room, self._width, self._generation = 0, 0, -1
+        self._room, self.width, self._generation = 0, 0, -1  # slots: most, and at work
+        self.met = torch.empty(0)  # losses that were noted, a row a sample
+        self._shown: Tensor | None = None  # [r, z, L] of steps that were watched, likewise
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
         self._shift: dict[str, Tensor] = {}
@@ -116,14 +116,15 @@ class Steps:
         shares = [one.plan.trained_share for one in assignments]
         given = any(one is not None for one in shifts)
         self._kind = (set(scales) != {1.0}, any(pulls), given, min(shares) < 1)
-        self._width = rounded_up(len(assignments)) if self._record else len(assignments)
+        self.width = rounded_up(len(assignments)) if self._record else len(assignments)
         self._reserve(params, shifted=self._kind[2])
         if self._settings.schedule is not None:
             rate = self._settings.learning_rate_at(assignments[0].base_version)
             self._rate = self._rate.fill_(rate) if isinstance(self._rate, Tensor) else rate
+        self.met.zero_()
         for name, value in params.items():
             self._anchor[name].copy_(value)
-            self._stack[name][: self._width] = self._anchor[name]
+            self._stack[name][: self.width] = self._anchor[name]
         for value in () if self._remembered is None else self._remembered.tensors():
             value.zero_()
         self._scale[: len(scales)] = torch.tensor(scales, dtype=torch.float64)
@@ -149,29 +150,37 @@ class Steps:
         small = (self._scale, self._mu, self._trained)
         for value in (*self._stack.values(), *self._shift.values(), *small, *remembered):
             value[: len(slots)] = value[chosen]
-        self._width = rounded_up(len(slots)) if self._record else len(slots)
+        self.width = rounded_up(len(slots)) if self._record else len(slots)
 
-    def run(self, tape: Tape, watch: int | None, *, note: bool = False) -> Shown:
+    def seen(self, rows: slice, width: int) -> HeadGradients:
+        """A copy in main memory of what samples showed to a last layer of that ``width``."""
+        assert self._shown is not None
+        here = self._shown[rows].to("cpu", copy=True)  # in one piece: each is waited for
+        return HeadGradients(here[:, :width], here[:, width:-1], here[:, -1])
+
+    def run(self, tape: Tape, watch: int | None) -> None:
         """Walk a tape of at most ``LONGEST_RUN`` steps; ``watch`` is the last layer's width."""
         if self._record:
-            kind = (self._width, tape.rows.shape[2], watch, self._kind)
+            kind = (self.width, tape.rows.shape[3], watch, self._kind)
             if kind not in self._recorded:
-                self._recorded[kind] = self._record_walk(tape.rows.shape[2], watch)
-            return self._recorded[kind](tape, note)
-        step, pairs = self._step(watch), zip(tape.rows, tape.coefficient, strict=True)
-        losses, shown = zip(*(step(rows, coefficient) for rows, coefficient in pairs), strict=True)
-        found = torch.stack(losses).view(tape.rows.shape) if note else None
-        return found, [seen for seen in shown if seen is not None]
+                self._recorded[kind] = self._record_walk(tape.rows.shape[3], watch)
+            self._recorded[kind](tape)
+            return
+        step, device = self._step(watch), self._pool.device
+        for rows, own in zip(tape.rows.to(device), tape.coefficient.to(device), strict=True):
+            step(rows, own)
 
     def _reserve(self, params: Params, *, shifted: bool) -> None:
         """Have room for as many slots as are asked for; what is recorded holds old addresses."""
-        device, grow = self._pool.device, self._room < self._width
-        self._room = room = max(self._room, self._width)
+        device, grow = self._pool.device, self._room < self.width
+        self._room = room = max(self._room, self.width)
         if grow or self._generation != self._pool.generation:
             self._recorded.clear()
             # A pool of memory is gone with the last graph that used it.
             self._memory = torch.cuda.graph_pool_handle() if self._capture else None
-            self._generation = self._pool.generation
+            self._generation, self._shown = self._pool.generation, None
+            like = next(iter(params.values()))
+            self.met = like.new_zeros(len(self._pool.x) + 1, device=device)
 
         def stacked() -> dict[str, Tensor]:
             return {n: v.new_zeros((room, *v.shape), device=device) for n, v in params.items()}
@@ -186,9 +195,9 @@ class Steps:
         if shifted and not self._shift:
             self._shift = stacked()
 
-    def _step(self, watch: int | None) -> Callable[[Tensor, Tensor], Moved]:
-        """A step of the first clients on rows of the pool, with coefficients [K, B] each."""
-        width, (scaled, pulled, shifted, cut) = self._width, self._kind
+    def _step(self, watch: int | None) -> Callable[[Tensor, Tensor], None]:
+        """A step of the first clients on rows of the pool [2, K, B], with coefficients [K, B]."""
+        width, (scaled, pulled, shifted, cut) = self.width, self._kind
         leaves = {n: v[:width].detach().requires_grad_() for n, v in self._stack.items()}
         rule = StepRule(
             self._rate,
@@ -200,48 +209,49 @@ class Steps:
             dict(zip(leaves, self._trained[:width].unbind(1), strict=True)) if cut else None,
         )
 
-        def step(rows: Tensor, coefficient: Tensor) -> Moved:
-            x = self._pool.x.index_select(0, rows.flatten())
-            y = self._pool.y.index_select(0, rows.flatten())
-            batch = Batch(x.view(*rows.shape, *x.shape[1:]), y.view_as(rows), coefficient)
-            return stacked_step(self._form, leaves, batch, rule, watch)
+        def step(rows: Tensor, coefficient: Tensor) -> None:
+            own, noted = rows.flatten(1)
+            x, y = self._pool.x.index_select(0, own), self._pool.y.index_select(0, own)
+            shape = coefficient.shape
+            batch = Batch(x.view(*shape, *x.shape[1:]), y.view(shape), coefficient)
+            losses, seen = stacked_step(self._form, leaves, batch, rule, watch)
+            self.met.index_copy_(0, noted, losses)
+            if seen is None:
+                return
+            joined = torch.cat([seen.residuals, seen.inputs, seen.losses[:, None]], dim=1)
+            if self._shown is None:
+                self._shown = joined.new_zeros(len(self.met), joined.shape[1])
+            real = torch.where(coefficient.flatten() > 0, own, len(self.met) - 1)
+            self._shown.index_copy_(0, real, joined)
 
         return step
 
     def _record_walk(self, batch: int, watch: int | None) -> Walk:
         """A walk whose steps read their place on a tape from a counter."""
-        device, shape = self._pool.device, (LONGEST_RUN, self._width, batch)
+        device, shape = self._pool.device, (LONGEST_RUN, 2, self.width, batch)
         rows = torch.zeros(shape, dtype=torch.int64, device=device)
-        coefficient = torch.zeros(shape, device=device)
+        rows[:, 1] = len(self.met) - 1
+        coefficient = torch.zeros(LONGEST_RUN, *shape[2:], device=device)
         counter = torch.zeros(1, dtype=torch.int64, device=device)
         step = self._step(watch)
 
-        def at_counter() -> Moved:
-            chosen, own = rows.index_select(0, counter)[0], coefficient.index_select(0, counter)[0]
-            moved = step(chosen, own)
+        def at_counter() -> None:
+            step(rows.index_select(0, counter)[0], coefficient.index_select(0, counter)[0])
             counter.add_(1)
-            return moved
 
         replay = self._graph_of(at_counter) if self._capture else at_counter
 
-        def walk(tape: Tape, note: bool) -> Shown:
-            steps, clients, _ = tape.rows.shape
-            rows[:steps, :clients].copy_(tape.rows)
-            coefficient[:steps, :clients].copy_(tape.coefficient)
-            coefficient[:steps, clients:].zero_()
+        def walk(tape: Tape) -> None:
+            steps = len(tape.rows)
+            rows[:steps].copy_(tape.rows)
+            coefficient[:steps].copy_(tape.coefficient)
             counter.zero_()
-            losses, shown = [], []
             for _ in range(steps):
-                found, seen = replay()  # what is kept is copied: the next replay writes over it
-                if note:
-                    losses.append(found.view(shape[1:])[:clients].clone())
-                if seen is not None:
-                    shown.append(HeadGradients.gather([seen.take(slice(clients * batch))]))
-            return torch.stack(losses) if note else None, shown
+                replay()
 
         return walk
 
-    def _graph_of(self, step: Step) -> Step:
+    def _graph_of(self, step: Callable[[], None]) -> Callable[[], None]:
         """Record ``step``. Its tape is all zeros by now, so trying it out moves nothing."""
         try:
             aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -252,15 +262,10 @@ class Steps:
             torch.cuda.current_stream().wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._memory):
-                moved = step()
+                step()
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             log.warning("steps are not captured as a CUDA graph, but taken one by one: %s", reason)
             self._capture = False
             return step
-
-        def replay() -> Moved:
-            graph.replay()
-            return moved
-
-        return replay
+        return graph.replay

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from fedcore.client.coresets import Clients, Coresets
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
-from fedcore.client.job import Job, Rest, Train, loss_sums
+from fedcore.client.job import LOOK_CHUNK, Job, Rest, Train, loss_sums
 from fedcore.client.schedule import BatchSchedule
+from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
@@ -67,32 +66,18 @@ class VectorisedExecutor(BlockwiseExecutor):
 
 @dataclass(slots=True)
 class _Client:
-    """A job in a slot: how far it is on its tape, how long it rests, what it has seen."""
+    """A job in a slot: how far it is on its tape, how long it rests."""
 
     job: Job
-    first_row: int  # of its samples in the pool
+    rows: slice  # of its samples in the pool
     train: Train = NOTHING
     position: int = 0
     rest: int = 0  # steps of the others until it goes on
-    seen: list[HeadGradients] = field(default_factory=list)
-    order: list[Tensor] = field(default_factory=list)
 
     @property
     def remaining(self) -> int:
         """Steps left on the present tape."""
         return len(self.train.tape.index) - self.position
-
-    def coming(self, count: int) -> BatchSchedule:
-        """The steps to come, without moving on."""
-        part = slice(self.position, self.position + count)
-        return BatchSchedule(self.train.tape.index[part], self.train.tape.coefficient[part])
-
-    def watch(self, seen: HeadGradients, count: int) -> None:
-        """Keep what the next steps' rows [count · batch] showed, those of padding left out."""
-        coming = self.coming(count)
-        real = np.flatnonzero(coming.coefficient > 0)
-        self.seen.append(seen.take(torch.from_numpy(real).to(seen.losses.device)))
-        self.order.append(torch.from_numpy(coming.index.ravel()[real]))
 
 
 @dataclass(slots=True)
@@ -105,7 +90,6 @@ class Block:
     pool: Pool
     steps: Steps
     _slots: list[_Client | None] = field(default_factory=list, init=False)
-    _losses: list[tuple[list[tuple[int, Job]], Tensor]] = field(default_factory=list, init=False)
 
     def train(
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
@@ -114,11 +98,12 @@ class Block:
         home = next(iter(params.values())).device
         placed = self.pool.fill(data, [assignment.client_id for assignment in assignments])
         clients = [
-            _Client(Job(assignment, self.task, own, self.settings, self.coresets), first)
-            for assignment, (first, own) in zip(assignments, placed, strict=True)
+            _Client(Job(assignment, self.task, own, self.settings, self.coresets), rows)
+            for assignment, (rows, own) in zip(assignments, placed, strict=True)
         ]
         self._slots = list(clients)
         self.steps.start(params, assignments)
+        self._look([one for one in clients if one.job.assignment.plan.phases[0].forward_price])
         trained: dict[int, Params] = {}
         while True:
             for slot, client in enumerate(self._slots):
@@ -128,7 +113,9 @@ class Block:
                     self._slots[slot] = None
             present = [client for client in self._slots if client is not None]
             if not present:
-                self._note_losses()
+                met = self.steps.met.cpu()  # at the end: the next tape would wait for it
+                for client in clients:
+                    client.job.note_losses(loss_sums(met[client.rows]))
                 return [client.job.answer(trained[id(client)]) for client in clients]
             if len(present) <= CROWD * len(self._slots):
                 kept = [slot for slot, client in enumerate(self._slots) if client is not None]
@@ -136,17 +123,27 @@ class Block:
                 self._slots = [self._slots[slot] for slot in kept]
             self._run(present)
 
+    def _look(self, clients: Sequence[_Client]) -> None:
+        """One pass for all who begin with one, since all begin with the same model."""
+        if not clients:
+            return
+        every = torch.cat([torch.arange(one.rows.start, one.rows.stop) for one in clients])
+        alone = self.pool.device.type == "cpu"  # where what a chunk leaves should fit a cache
+        pieces = torch.split(every.to(self.pool.device), LOOK_CHUNK * (1 if alone else 32))
+        batches = ((self.pool.x[rows], self.pool.y[rows]) for rows in pieces)
+        seen = head_gradients(self.task, self.steps.params_of(0), batches)
+        parts = [torch.split(v.cpu(), [len(one.job.data) for one in clients]) for v in seen]
+        for client, *own in zip(clients, *parts, strict=True):
+            client.job.looked = HeadGradients(*own)
+
     def _is_busy(self, slot: int, client: _Client) -> bool:
         """Whether a client has steps to take or to rest; one at the end of its tape goes on."""
         if client.remaining or client.rest:
             return True
-        seen = HeadGradients.gather(client.seen, torch.cat(client.order)) if client.seen else None
-        client.seen, client.order = [], []
+        seen = self.steps.seen(client.rows, self.task.head_width) if client.train.watch else None
         now = client.job.next(self.steps.params_of(slot), seen)
-        if isinstance(now, Rest):
-            client.rest = now.steps
-        elif now is not None:
-            client.train, client.position = now, 0
+        client.train, client.position = now if isinstance(now, Train) else NOTHING, 0
+        client.rest = now.steps if isinstance(now, Rest) else 0
         return now is not None
 
     def _run(self, present: Sequence[_Client]) -> None:
@@ -164,38 +161,25 @@ class Block:
                 client.rest -= count
 
     def _step(self, count: int, watch: int | None) -> None:
-        """Take ``count`` steps with everybody who has a tape, and note what they show."""
-        shape = (count, len(self._slots), self.settings.batch_size)
-        coefficient, noted = np.zeros(shape, np.float32), np.zeros(shape, np.bool_)
-        # Who rests sees its own sample: another's might overflow, and 0 · NaN is NaN.
-        own_rows = [0 if client is None else client.first_row for client in self._slots]
-        rows = np.broadcast_to(np.array(own_rows)[:, None], shape).copy()
-        present = [(slot, client) for slot, client in enumerate(self._slots) if client is not None]
-        training = [(slot, client) for slot, client in present if client.remaining]
-        for slot, client in training:
-            coming = client.coming(count)
-            rows[:, slot] += coming.index
-            coefficient[:, slot] = coming.coefficient
-            early = max(0, client.train.first_epoch - client.position)
-            noted[:early, slot] = coming.coefficient[:early] > 0
-        tape = Tape(self._on_device(rows), self._on_device(coefficient))
-        losses, shown = self.steps.run(tape, watch, note=bool(noted.any()))
-        if losses is not None:
-            first = torch.where(self._on_device(noted), losses, 0.0)
-            whose = [(slot, client.job) for slot, client in training if noted[0, slot, 0]]
-            self._losses.append((whose, loss_sums(first.transpose(0, 1).flatten(1))))
-        for slot, client in training:
-            if shown and client.train.watch:
-                own = slice(slot * shape[2], (slot + 1) * shape[2])
-                client.watch(HeadGradients.gather([seen.take(own) for seen in shown]), count)
+        """Take ``count`` steps with everybody who has a tape; who has none sees its own sample.
 
-    def _note_losses(self) -> None:
-        """Bring sums from the device; not before the end, since the next tape would wait for it."""
-        for whose, sums in self._losses:
-            here = sums.cpu()
-            for slot, job in whose:
-                job.note_losses(here[slot])
-        self._losses = []
-
-    def _on_device(self, values: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(values).to(self.pool.device)
+        Another's might overflow, and 0 · NaN is NaN.
+        """
+        batch = self.settings.batch_size
+        coefficient = np.zeros((count, self.steps.width, batch), np.float32)
+        rows = np.zeros((count, 2, self.steps.width, batch), np.int64)
+        rows[:, 1] = len(self.pool.x)
+        order = np.arange(count * batch).reshape(count, batch)
+        for slot, client in enumerate(self._slots):
+            if client is None:
+                continue
+            rows[:, 0, slot] = client.rows.start
+            if client.remaining:
+                coming = slice(client.position, client.position + count)
+                coefficient[:, slot] = own = client.train.tape.coefficient[coming]
+                rows[:, 0, slot] += client.train.tape.index[coming]
+                # The j-th loss of an epoch has the j-th row: a draw may hold a sample twice.
+                early = slice(max(0, client.train.first_epoch - client.position))
+                place = client.rows.start + client.position * batch + order[early]
+                rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
+        self.steps.run(Tape(torch.from_numpy(rows), torch.from_numpy(coefficient)), watch)

@@ -1,0 +1,1 @@
+"""Whether the deadline that is advised needs the time that was predicted."""

@@ -1,0 +1,1 @@
+"""Does choosing samples beat drawing them, at equal time? README.md beside this."""

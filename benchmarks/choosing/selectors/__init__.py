@@ -1,0 +1,1 @@
+"""Selectors of the study alone, loaded by their paths."""

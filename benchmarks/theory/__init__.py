@@ -1,0 +1,1 @@
+"""What the convergence theorem says of deadlines, beside what happens: README.md."""

@@ -1,0 +1,119 @@
+"""What folders of jobs hold, brought together: runs under other options stay apart."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedcore.config import Experiment, resolve
+from fedcore.errors import BadOption, BadRecord, FedCoreError
+from fedcore.report import paper
+from fedcore.report.grids import Result, results_by_level
+from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY
+from fedcore.report.records import Runs, from_row
+from fedcore.report.summary import chosen_runs, summary
+from fedcore.sources.benchmark import find
+
+# Options that say what was run and where, and change no run; and those that make it another size.
+AXES = {"benchmark", "preset", "strategies", "stragglers", "seed", "targets", "executor"}
+AXES |= {"measure_full_gradient", *OF_A_MACHINE}
+SIZES = {"rounds", "time_budget", "evaluate_samples", "data_seed", "data"}
+
+
+class Job(NamedTuple):
+    """The folder of a job: the content of its summary, and its rounds where they are kept."""
+
+    path: Path
+    content: Mapping[str, Any]
+    runs: Runs
+
+
+class Level(NamedTuple):
+    """Results of runs under the same options; each has its ``job``, ``records`` and ``notes``."""
+
+    variant: str
+    benchmark: str
+    stragglers: float
+    runs: list[Result]
+
+    @property
+    def title(self) -> str:
+        """Which benchmark, at which share of stragglers."""
+        return f"{paper.title_of(self.benchmark)}, {self.stragglers:g} % stragglers"
+
+    @property
+    def name(self) -> str:
+        """The same for files, with its options."""
+        return re.sub(r"\W+", "-", f"{self.benchmark} {self.stragglers:g} {self.variant}")
+
+
+def read_jobs(folders: Iterable[Path]) -> list[Job]:
+    """Every job in ``folders`` and below them; one that was interrupted counts as far as it is."""
+    jobs: list[Job] = []
+    for folder in folders:
+        found = sorted(path.parent for path in folder.rglob(EXPERIMENT))
+        if not found:
+            what = f"{str(folder)!r} holds no job"
+            raise BadOption(f"{what}; name a folder that 'fedcore compare' wrote, or one above it")
+        jobs += map(_read, found)
+    return jobs
+
+
+def _read(path: Path) -> Job:
+    runs: Runs = {}
+    try:
+        known = {p.name: p.read_text("utf-8") for p in path.iterdir() if p.suffix[:5] == ".json"}
+        lines = known.get(ROUNDS, "").splitlines()
+        for line in lines:
+            if line is not lines[-1] or line.endswith("}"):  # a crash may have torn the last
+                run, record = from_row(json.loads(line))
+                runs.setdefault(run, []).append(record)
+        if SUMMARY in known:
+            return Job(path, json.loads(known[SUMMARY]), runs)
+        return Job(path, summary(runs, json.loads(known[EXPERIMENT])) | {"environment": {}}, runs)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        what = f"the job in {str(path)!r} cannot be read: {error}"
+        raise BadRecord(f"{what}; resume it, or move it away") from None
+
+
+def levels_of(jobs: Sequence[Job]) -> list[Level]:
+    """All runs by options, from fewest changes to most, benchmark and share of stragglers."""
+    variants: dict[str, list[Job]] = {}
+    notes = {}
+    for job in jobs:
+        variant, notes[job.path] = _departures(job.content["experiment"])
+        variants.setdefault(variant, []).append(job)
+    levels = []
+    for variant, members in sorted(variants.items(), key=lambda item: len(item[0])):
+        homes = {run: job for job in members for run in job.runs}
+        runs = {run: job.runs[run] for run, job in homes.items()}
+        found = summary(runs, members[0].content["experiment"])["results"]
+        kept = zip(chosen_runs(runs).items(), found, strict=True)
+        rows = [one | {"job": homes[run], "records": records} for (run, records), one in kept]
+        for job in (job for job in members if not job.runs):
+            rows += [one | {"job": job, "records": []} for one in job.content["results"]]
+        rows = [one | {"notes": notes[one["job"].path]} for one in rows]
+        for at, cells in results_by_level(rows).items():
+            levels.append(Level(variant, *at, [run for own in cells.values() for run in own]))
+    return levels
+
+
+def _departures(options: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """A job's preset with the options that it changes; and those that make it another size."""
+    named = {name: options[name] for name in ("benchmark", "preset") if name in options}
+    try:
+        usual = asdict(resolve(named, lambda name, preset: find(name).hyperparameters(preset)))
+    except FedCoreError:  # a file of the user's own that is no longer there
+        usual = asdict(Experiment())
+    label, notes = [f"preset {options.get('preset', 'unknown')}"], []
+    for name in (name for name in usual if name in options and name not in AXES):
+        here, value = (json.dumps(of[name]).strip('"') for of in (options, usual))
+        of_several = name == "learning_rate" and options.get("learning_rates")
+        told = f"{name.replace('_', ' ')} {here}"
+        if here != value and name in SIZES:
+            notes.append(f"{told}, where the preset has {value}.".capitalize())
+        elif here != value and not of_several:
+            label.append(told)
+    return ", ".join(label), tuple(notes)

@@ -1,0 +1,161 @@
+"""Advice on a fleet by hand and on a benchmark in short; what is refused before it starts."""
+
+import itertools
+import math
+import sys
+
+import pytest
+
+import fedcore
+from fedcore.cli import advise as module
+from fedcore.cli.advise import MULTIPLES, TURNS
+from fedcore.errors import BadOption, FedCoreError
+from fedcore.sim.forecast import time_to
+
+HEADER = "client,samples_per_second,download,upload,samples\n"
+TINY = {"epochs": 2, "clients_per_round": 3, "data": {"clients": 6}}
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    path = tmp_path / "fleet.csv"
+    path.write_text(HEADER + "0,10,,,100\n1,10,100,100,100\n2,1,100,100,100\n")
+    return str(path)
+
+
+def test_a_fleet_without_data_is_looked_at(fleet):
+    """E = 10: 100, 100 and 1000 s; tau, the 70th percentile, is 100 + 0.4 · 900 = 460 s.
+
+    One in three is slow, so that 100 bytes may take the 66.7th percentile of 0, 2 and 2 s.
+    """
+    advice = fedcore.advise(fleet, model_bytes=100, epochs=10)
+    assert [one.of_tau for one in advice.outlooks] == MULTIPLES
+    assert [one.deadline for one in advice.outlooks] == pytest.approx(
+        [2.0 + 460 * x for x in MULTIPLES]
+    )
+    assert advice.best.time == min(one.time for one in advice.outlooks)
+    assert [one.slow for one in advice.outlooks][-4:] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+    assert "by arithmetic alone: the time to an accuracy needs data" in str(advice)
+
+
+def test_speeds_may_be_of_data_too(tmp_path):
+    """The column is of no use there, and no harm."""
+    rows = "".join(f"{client},100,,,5\n" for client in range(6))
+    (tmp_path / "own.csv").write_text(HEADER + rows)
+    clients = [([[0.0]] * 4, [0, 1, 0, 1]) for _ in range(6)]
+    import numpy as np
+    from torch import nn
+
+    arrays = [(np.array(x, np.float32), np.array(y)) for x, y in clients]
+    options = {"speeds": str(tmp_path / "own.csv"), "deadline": 100.0}
+    history = fedcore.simulate(arrays, nn.Linear(1, 2), rounds=1, **options)
+    assert len(history.rounds) == 1
+
+
+def test_the_better_half_is_tried_again_on_the_same_fleet(monkeypatch):
+    """Runs of a made-up law: the deadline of 1/4 tau is best, by far."""
+    seen = []
+
+    def trained(world, target, until):
+        deadline = world.deadline
+        speeds = tuple(profile.capability for profile in world.server.profiles.values())
+        seen.append((world.server.settings.seed, deadline, speeds))
+        rounds = 1 + round(50 * abs(math.log2(deadline / (units[0] / 4))))
+        return [0.1] * rounds + [0.9], deadline
+
+    units = [fedcore.advise("synthetic-1-1", budget=0.01, **TINY).outlooks[5].deadline]
+    monkeypatch.setattr(module, "_trained", trained)
+    advice = fedcore.advise("synthetic-1-1", targets=0.8, **TINY)
+    assert advice.best.of_tau == 0.25
+    counts = [len(list(same)) for _, same in itertools.groupby(seed for seed, *_ in seen)]
+    assert counts == list(TURNS)
+    assert len({speeds for *_, speeds in seen}) == 1
+    assert advice.best.time == pytest.approx(2 * units[0] / 4, rel=1e-6)
+    again = time_to(0.8, [([0.1, 0.9], units[0] / 4)] * len(TURNS))
+    assert (advice.best.time, advice.best.within) == pytest.approx(again)
+    assert "80.0% accuracy after about" in str(advice)
+
+
+def test_short_runs_end_at_the_target_and_tell_how_far_they_are():
+    told = []
+    advice = fedcore.advise("synthetic-1-1", targets=0.05, budget=60, tell=told.append, **TINY)
+    assert sum(one.tried for one in advice.outlooks) == len(told) == sum(TURNS)  # a round each
+    assert told[0].startswith("0%: trying a deadline of ")
+
+
+def test_without_a_target_there_is_one():
+    advice = fedcore.advise("synthetic-1-1", budget=1, **TINY)
+    assert 0 < advice.target < 0.95
+    assert any(one.time < math.inf for one in advice.outlooks)
+
+
+def test_where_no_trial_comes_near_it_says_so():
+    advice = fedcore.advise("synthetic-1-1", targets=0.999, budget=0.1, **TINY)
+    assert str(advice) == "No trial came near 99.9%; raise the budget or lower the target."
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "sentence"),
+    [
+        ("synthetic-1-1", {"budget": 0}, "budget must be above 0, got 0"),
+        ("synthetic-1-1", {"model_bytes": -1}, "model_bytes must be at least 0"),
+        ("synthetic-1-1", {"strategies": "fedavg,fedcore"}, "strategies must be one here"),
+        ("synthetic-1-1", {"stragglers": [10, 30]}, "stragglers must be one here"),
+        ("synthetic-1-1", {"targets": 1.5}, "targets must be"),
+        ("synthetic-1-1", {"method": {"rho": 1}}, "no method option named 'rho'"),
+        ("synthetic-9", {}, "benchmark must look like"),
+        ("nowhere", {}, "no benchmark named 'nowhere'"),
+        ("nowhere.csv", {}, "cannot be read"),
+        ("nowhere.py", {}, "no dataset file at 'nowhere.py'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(source, options, sentence):
+    with pytest.raises(FedCoreError, match=sentence):
+        fedcore.advise(source, **options)
+
+
+@pytest.mark.parametrize("text", ["client,samples_per_second\n0,1\n", HEADER, HEADER + "0,1,,,\n"])
+def test_a_fleet_needs_its_samples(tmp_path, text):
+    path = tmp_path / "fleet.csv"
+    path.write_text(text)
+    with pytest.raises(BadOption, match="must have a last column 'samples' here; add it"):
+        fedcore.advise(str(path))
+
+
+def run(monkeypatch, *arguments):
+    from fedcore.cli.main import main
+
+    monkeypatch.setattr(sys, "argv", ["fedcore", "advise", *map(str, arguments)])
+    main()
+
+
+def test_the_command_shows_a_table_a_sentence_and_a_picture(monkeypatch, capsys, fleet, tmp_path):
+    pytest.importorskip("typer")
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit) as left:
+        run(monkeypatch, "--benchmark", fleet, "--epochs", "10", "--plot", tmp_path / "a.png")
+    shown = capsys.readouterr().out
+    assert left.value.code == 0
+    assert "on_coresets" in shown
+    assert "Take a deadline of" in shown
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--benchmark", "nowhere"],
+        ["--budget", "0"],
+        ["--plot", "no/such/folder/a.png"],
+    ],
+)
+def test_bad_input_is_a_sentence_and_leaves_nothing(monkeypatch, capsys, tmp_path, arguments):
+    pytest.importorskip("typer")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        run(monkeypatch, *arguments, "--plot", "b.png") if "--plot" not in arguments else run(
+            monkeypatch, *arguments
+        )
+    assert left.value.code == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,164 @@
+"""The page in a real browser: it draws, answers, prints, can be read aloud, and asks nobody."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fedcore.records import ClientRecord, RoundRecord, RunKey
+from fedcore.report.page import write_page
+from fedcore.report.page.jobs import Job, read_jobs
+from fedcore.report.page.tables import SIZES
+from fedcore.report.summary import summary
+from fedcore.types import Path as WorkPath
+
+ROOT = Path(__file__).parents[3]
+AXE = Path(os.environ.get("FEDCORE_AXE", ROOT / ".axe/node_modules/axe-core/axe.min.js"))
+# How many pixels of a chart's canvas something is drawn on.
+INKED = """(canvas) => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return pixels.filter((value, place) => place % 4 === 3 && value > 0).length;
+}"""
+DRAW_ALL = "charts.forEach(draw)"
+
+
+@pytest.fixture(scope="module")
+def page(a_job, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    write_page(read_jobs([a_job]), folder)
+    return folder / "report.html"
+
+
+def test_every_chart_is_drawn_and_nothing_complains(browser, page):
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    figures = browser.run(
+        "[...document.querySelectorAll('section[data-figure]')].map((s) => "
+        "[s.dataset.figure, s.querySelectorAll('canvas').length])"
+    )
+    # Two levels each; of the timeline, one of each strategy
+    expected = {"timeline": 8, "sizes": 1}
+    assert dict(figures) == {name: expected.get(name, 2) for name, _ in figures}
+    assert len(figures) == 10
+    inked = browser.run(f"charts.map((one) => ({INKED})(one.canvas))")
+    assert min(inked) > 500
+    assert browser.complaints() == []
+
+
+def test_no_request_leaves_the_machine(browser, page):
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    assert browser.requests() == [page.resolve().as_uri()]
+    refused = browser.run("fetch('https://example.org/').then(() => 'sent', () => 'refused')")
+    assert refused == "refused"
+    assert any("Content Security Policy" in one for one in browser.complaints())
+
+
+def test_charts_are_drawn_as_they_come_into_view(browser, page):
+    browser.open(page)
+    for place in (0, -1):
+        browser.run(f"charts.at({place}).figure.scrollIntoView()")
+        browser.run(
+            f"""new Promise((done) => {{
+              const look = () => (charts.at({place}).chart ? done() : setTimeout(look, 20));
+              look();
+            }})"""
+        )
+        if place == 0:
+            assert not browser.run("Boolean(charts.at(-1).chart)")
+
+
+def test_a_strategy_can_be_switched_off_and_on(browser, page):
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    shown = """charts[0].chart.data.datasets.filter((set, n) => charts[0].chart.isDatasetVisible(n))
+               .map((set) => set.strategy)"""
+    before = browser.run(shown)
+    ink = browser.run(f"({INKED})(charts[0].canvas)")
+    button = "[...document.querySelectorAll('button')].find((b) => b.textContent === 'FedCore')"
+    browser.run(f"{button}.click()")
+    assert browser.run(shown) == [name for name in before if name != "fedcore"]
+    assert "fedcore" in before
+    assert browser.run(f"{button}.getAttribute('aria-pressed')") == "false"
+    assert browser.run(f"({INKED})(charts[0].canvas)") < ink
+    browser.run(f"{button}.click()")
+    assert browser.run(shown) == before
+
+
+def test_a_pointer_is_told_what_is_under_it(browser, page):
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    browser.run("charts[0].figure.scrollIntoView({block: 'center'})")
+    box = browser.run(
+        "(({x, y, width, height}) => [x + width / 2, y + height / 2])"
+        "(charts[0].canvas.getBoundingClientRect())"
+    )
+    browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+    browser.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert browser.run("charts[0].chart.tooltip.opacity") == 1
+    assert browser.run("charts[0].chart.tooltip.body.length") >= 1
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_ground_and_ink_follow_the_reader(browser, page, dark):
+    browser.open(page, dark=dark)
+    browser.run(DRAW_ALL)
+    ground = browser.run("paint(getComputedStyle(document.body).backgroundColor).rgb.r")
+    ink = browser.run("paint(charts[0].chart.options.scales.x.ticks.color).rgb.r")
+    assert (ground < 64 and ink > 192) if dark else (ground > 192 and ink < 64)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_screen(browser, page, width):
+    browser.open(page, width=width)
+    browser.run(DRAW_ALL)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("Math.max(...charts.map((one) => one.canvas.offsetWidth))") <= width
+
+
+def test_it_is_there_within_a_second(browser, page):
+    browser.open(page)
+    timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+    assert min(browser.run(timing) for _ in range(3) if not browser.open(page)) < 1000
+
+
+def test_it_prints_with_every_chart_drawn(browser, page):
+    browser.open(page)
+    printed = browser.ask("Page.printToPDF", printBackground=True)
+    assert len(printed["data"]) > 20_000
+    assert all(browser.run("charts.map((one) => Boolean(one.chart))"))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious(browser, page, dark):
+    if not AXE.exists():
+        pytest.skip(f"axe is not here: no {AXE}; 'make browser' brings it")
+    browser.open(page, dark=dark)
+    browser.run(DRAW_ALL)
+    browser.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    browser.run(AXE.read_text("utf-8") + "; 0")
+    found = browser.run(
+        "axe.run(document).then((found) => found.violations.map((one) => "
+        "[one.impact, one.id, one.nodes.slice(0, 3).map((n) => n.html)]))"
+    )
+    assert [one for one in found if one[0] in ("serious", "critical")] == []
+
+
+EVIL = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>\u2028&"
+
+
+def test_a_name_cannot_break_out_of_the_page(browser, tmp_path):
+    """Names of strategies, benchmarks, options and folders may hold any sign, and stay text."""
+    client = ClientRecord(0, WorkPath.FULL, 1, 1, 0.5, None, gradient_error=0.1)
+    record = RoundRecord(1, 0.5, 1.0, (client,), 0, 1.0, 0.5, 1.0, 0.5, 0.0)
+    runs = {RunKey(EVIL, EVIL, 30.0, 0): [record]}
+    content = summary(runs, {"benchmark": EVIL, "model": EVIL, "epochs": 1, "batch_size": 1})
+    content["data"] = {"counted": EVIL, "bins": [[1, 1, 1]]} | dict.fromkeys(SIZES, 1)
+    write_page([Job(tmp_path / "a<b>" / EVIL.replace("/", ""), content, runs)], tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.run(DRAW_ALL)
+    assert browser.run("window.broken") is None
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.run("Object.keys(data.strategies)") == [EVIL]
+    assert EVIL in browser.run("document.querySelector('button').textContent")
+    assert browser.complaints() == []
