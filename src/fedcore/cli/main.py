@@ -325,6 +325,20 @@ def advise(
 
 
 @app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of jobs.")],
+    data_dir: str | None = typer.Option(None, help="Place of data."),
+) -> None:
+    """Load the models that jobs left, and measure them on held-out data again."""
+    from fedcore.cli.evaluate import evaluate as measured
+
+    for run, score in measured(folder, data_dir):
+        accuracy = "no held-out data" if score is None else f"accuracy {100 * score.accuracy:.2f} %"
+        at = f"{run.stragglers:g} % stragglers, seed {run.seed}"
+        typer.echo(f"{run.benchmark}, {run.strategy}, {at}: {accuracy}")
+
+
+@app.command()
 def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
     """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
     from fedcore.report.verify import verify as look

@@ -155,6 +155,7 @@ def on_ray(
     """On a Ray cluster: rounds come here one by one, so whoever dies costs the one in progress."""
     ray, cpus = ray_cluster(address), options["threads"]
     how = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "num_returns": "streaming"}
+    how["_generator_backpressure_num_objects"] = 1  # nobody is more than a round ahead
     task, failed = ray.remote(**how)(rounds_of), list[Exception]()
 
     def train(experiment: Experiment, start: Start, known: History | None) -> Trained:
