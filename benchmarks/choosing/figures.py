@@ -52,13 +52,16 @@ def setting_of(row: Row) -> tuple[str, str, int, float]:
 
 
 def accuracies(study: Study, arm: str, figure: str = "final") -> dict[tuple[Any, ...], float]:
-    """In percent, by setting and seed."""
-    return {
-        (*setting_of(row), seed): 100 * value
-        for row in study["rows"]
-        if row["arm"] == arm
-        for seed, value in zip(row["seeds"], row[figure], strict=True)
-    }
+    """In percent, by setting and seed; read once from a study, for pages ask thousands of times."""
+    known: dict[tuple[str, str], dict[tuple[Any, ...], float]] = study.setdefault("known", {})
+    if (arm, figure) not in known:
+        known[arm, figure] = {
+            (*setting_of(row), seed): 100 * value
+            for row in study["rows"]
+            if row["arm"] == arm
+            for seed, value in zip(row["seeds"], row[figure], strict=True)
+        }
+    return known[arm, figure]
 
 
 def interval(values: Iterable[float]) -> tuple[float, float]:
@@ -86,7 +89,7 @@ def difference(
 ) -> Difference | None:
     """An arm against another over the settings that both have and ``where`` takes, if any."""
     one, two = accuracies(study, arm, figure), accuracies(study, other, figure)
-    both = [key for key in one if key in two and where(key[:-1])]
+    both = [key for key in one if where(key[:-1]) and key in two]
     by_seed: dict[int, list[float]] = {}
     for key in both:
         by_seed.setdefault(key[-1], []).append(one[key] - two[key])

@@ -42,7 +42,11 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
     if not done:
         return None
     targets = targets_of([list(chosen_runs(runs).values()) for _, runs in done.values()])
+    path = results / f"stragglers-{benchmark}-{fleet}.json"
     events, wrong = looked_at(out / benchmark / fleet, list(done))
+    if not events and path.exists():  # the log stayed where the runs were made, and was read there
+        before = json.loads(path.read_text("utf-8"))
+        events, wrong = before["events_verified"], before["events_wrong"]
     content = {
         "benchmark": benchmark,
         "fleet": fleet,
@@ -59,7 +63,6 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
             for name, (experiment, runs) in done.items()
         },
     }
-    path = results / f"stragglers-{benchmark}-{fleet}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(to_text(content), encoding="utf-8")

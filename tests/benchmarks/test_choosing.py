@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,15 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.choosing import __main__ as study  # noqa: E402
-from benchmarks.choosing import catch_up, condense, figures, page, pieces, settings  # noqa: E402
+from benchmarks.choosing import (  # noqa: E402
+    catch_up,
+    condense,
+    figures,
+    page,
+    picture,
+    pieces,
+    settings,
+)
 from benchmarks.choosing.arms import ARMS, LEAST, Prices, charges, fits, own, strategy_of  # noqa: E402
 from benchmarks.choosing.conditions import CONDITIONS, under  # noqa: E402
 
@@ -219,8 +228,35 @@ def test_the_page_is_not_stale():
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_results_are_whole(name):
-    found = figures.read(name)
-    assert found["missing"] == 0
-    assert found["rounds"] == settings.PARTS[name].rounds
-    assert json.dumps(found["seeds"]) == json.dumps(settings.PARTS[name].seeds)
+def test_results_are_of_this_study_and_say_what_is_missing(name):
+    found, part = figures.read(name), settings.PARTS[name]
+    assert found["runs"] + found["missing"] == len(part.cells())
+    assert (found["rounds"], found["learning_rate"]) == (part.rounds, part.learning_rate)
+    assert json.dumps(found["seeds"]) == json.dumps(part.seeds)
+    assert all(set(row["seeds"]) <= set(part.seeds) for row in found["rows"])
+    cells = {(*figures.setting_of(asdict(cell)), cell.arm) for cell in part.cells()}
+    assert {(*figures.setting_of(row), row["arm"]) for row in found["rows"]} <= cells
+
+
+def test_a_page_says_what_results_say(tmp_path, monkeypatch):
+    """Made up: InfoBatch two points ahead of everybody in every seed, k-medoids one behind."""
+    ahead = {"infobatch": 0.02, "medoids": -0.01, "medoids-unweighted": -0.01}
+    for name in ("synthetic", "mnist"):
+        lines = tmp_path / name / "1-of-1.jsonl"
+        lines.parent.mkdir()
+        with lines.open("w") as out:
+            for cell in settings.PARTS[name].cells():
+                value = 0.5 + 0.1 * (cell.seed % 5) + ahead.get(cell.arm, 0.0)
+                accuracies = [value] * settings.PARTS[name].rounds
+                told = {"accuracies": accuracies, "rejected": 0, "work": 1, "seconds": 1.0}
+                out.write(json.dumps({**asdict(cell), **told}) + "\n")
+        assert condense.condense(name, lines.parent, tmp_path) is not None
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    text = " ".join(page.page().split())
+    assert "InfoBatch is ahead (+2.0 ± 0.0 points)" in text
+    assert "k-medoids, weighted is behind (-1.0 ± 0.0 points)" in text
+    assert "| InfoBatch | **+2.0 ± 0.0** |" in text
+    assert "does not fit" in text
+    assert f"5000 runs of {settings.PARTS['synthetic'].rounds} rounds" in text
+    drawn = picture.draw(figures.read("mnist"), ["random", "medoids"], tmp_path / "picture.png")
+    assert drawn.stat().st_size > 5_000

@@ -42,7 +42,7 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
     assert result.returncode == 0, result.stderr
     for word in ("10 % stragglers", "30 % stragglers", "FedAvg-DS", "FedProx", "FedCore", "Tempo"):
         assert word in result.stdout
-    runs = product(("fedavg", "fedavg-ds", "fedprox", "fedcore"), (10, 30))
+    runs = product(("fedavg", "fedavg-ds", "fedprox", "fedcore", "tempo"), (10, 30))
     assert {path.name for path in out.iterdir()} == {
         "experiment.json",
         "summary.json",
@@ -54,6 +54,7 @@ def test_compare_shows_tables_and_writes_results(tmp_path):
         "round_lengths.png",
         "client_times.png",
         "timeline.png",
+        "report.html",
         *(f"model-{strategy}-{level}-seed-0.safetensors" for strategy, level in runs),
     }
     summary = json.loads((out / "summary.json").read_text())

@@ -15,6 +15,7 @@ from fedcore.types import LocalPlan, Path, Phase
 
 SIZES = (40, 13, 90, 7, 25, 60, 1, 33)
 OPTIONS = {
+    "strategy": "fedcore",  # whose coresets go by gradients
     "rounds": 3,
     "epochs": 4,
     "clients_per_round": 6,

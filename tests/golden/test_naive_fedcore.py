@@ -32,6 +32,7 @@ def test_the_engine_is_equal_to_the_naive_method(executor, stragglers):
     history = fedcore.simulate(
         clients,
         model,
+        strategy="fedcore",
         stragglers=stragglers,
         seed=6,
         rounds=3,

@@ -11,6 +11,7 @@ is carried further than they go who have the time, and no limit is set by hand.
 Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0018).
 """
 
+import math
 from dataclasses import replace
 from statistics import median
 
@@ -34,7 +35,7 @@ def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -
         return epochs * -(-one.num_samples // batch_size) / max(1, one.steps)
 
     def length(one: LocalUpdate) -> float:  # |Δ|
-        return sum(float(move.double().square().sum()) for move in one.params.values()) ** 0.5
+        return math.sqrt(sum(float(m.double().square().sum()) for m in one.params.values()))
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
         known = [(length(one), missed(one)) for one in updates]
