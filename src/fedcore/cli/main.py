@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.cli.data import data_app
+from fedcore.cli.look import diff, evaluate
 from fedcore.cli.options import experiment_from, flowing, options_from, with_experiment_options
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, FedCoreError, Interrupted
@@ -35,6 +36,8 @@ app = typer.Typer(
 )
 
 app.add_typer(data_app, name="data")
+for _command in (diff, evaluate):
+    app.command()(_command)
 
 _file = "TOML file with any of these options; the command line wins."
 Config = Annotated[Path | None, typer.Option("--config", help=_file)]
@@ -144,19 +147,6 @@ def merge(
 
 
 @app.command()
-def diff(
-    one: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results.")],
-    other: Annotated[Path, typer.Argument(metavar="DIR", help="Another.")],
-) -> None:
-    """Show which options, versions and results of two folders differ; the exit code is then 1."""
-    from fedcore.cli.folders import differences
-
-    found = list(differences(one, other))
-    typer.echo("\n".join(found) or "no difference but in real times")
-    raise typer.Exit(int(bool(found)))
-
-
-@app.command()
 @with_experiment_options
 def bound(
     *,
@@ -241,20 +231,6 @@ def advise(
     plain_console().print(table, str(advice), sep="\n", soft_wrap=True)
     if plot is not None:
         draw_advice([(one.deadline, one.time, one.within) for one in advice.outlooks], plot)
-
-
-@app.command()
-def evaluate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of jobs.")],
-    data_dir: str | None = typer.Option(None, help="Place of data."),
-) -> None:
-    """Load the models that jobs left, and measure them on held-out data again."""
-    from fedcore.cli.evaluate import evaluate as measured
-
-    for run, score in measured(folder, data_dir):
-        accuracy = "no held-out data" if score is None else f"accuracy {100 * score.accuracy:.2f} %"
-        at = f"{run.stragglers:g} % stragglers, seed {run.seed}"
-        typer.echo(f"{run.benchmark}, {run.strategy}, {at}: {accuracy}")
 
 
 @app.command()
