@@ -2,7 +2,9 @@ import json
 
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
+
+import typer
 
 from fedcore.cli.look import diff
 
