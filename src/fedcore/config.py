@@ -41,7 +41,7 @@ SET_BY_BENCHMARK |= {"clients_per_round", "fedprox_mu", "evaluate_samples"}
 
 DEVICES, OF_PROXY = ("auto", "cpu", "cuda"), ("auto", *PROXIES)
 SPEEDS = ("normal", "phones", "size-linked", "equal")
-EXECUTORS = ("auto", "sequential", "compiled", "vectorised")
+EXECUTORS = ("auto", "sequential", "compiled", "vectorised", "ray")
 PANELS = ("Job", "Training", "Fleet", "Method")
 _job, _training, _fleet, _method = (partial(option, panel) for panel in PANELS)
 

@@ -3,11 +3,11 @@ import shutil
 
 import pytest
 
-from fedcore.cli.folders import merge
+from fedcore.cli.folders import differences, merge
 from fedcore.cli.pieces import rounds_of, run_piece
 from fedcore.cli.table2 import Piece
 from fedcore.errors import BadOption
-from fedcore.report.output import ROUNDS
+from fedcore.report.output import ROUNDS, SUMMARY
 from fedcore.report.records import to_lines
 
 OPTIONS = {"rounds": 3, "epochs": 1, "clients_per_round": 3, "device": "cpu", "threads": 1}
@@ -94,9 +94,34 @@ def test_a_contradiction_is_one_sentence_and_nothing_is_copied(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(BadOption, match="holds no results; name a folder that a job wrote"):
-        merge([tmp_path], tmp_path / "out")
+def test_a_folder_without_results_is_refused(machines, tmp_path):
+    for look in (
+        lambda: merge([tmp_path], tmp_path / "out"),
+        lambda: list(differences(tmp_path, tmp_path)),
+    ):
+        with pytest.raises(BadOption, match="holds no results; name a folder that a job wrote"):
+            look()
+
+
+def test_differences_are_of_options_versions_and_results_and_not_of_time(machines, tmp_path):
+    one, other = machines[0], tmp_path / "other"
+    shutil.copytree(one, other)
+    assert list(differences(one, other)) == []
+    place = other / CORE.path
+    content = json.loads((place / SUMMARY).read_text())
+    content["results"][0] |= {"wall_seconds": 99.0, "final_test_accuracy": 0.5}
+    content["environment"]["torch"] = "3.0"
+    (place / SUMMARY).write_text(json.dumps(content))
+    options = json.loads((place / "experiment.json").read_text()) | {"epochs": 7, "threads": 5}
+    (place / "experiment.json").write_text(json.dumps(options))
+    shutil.rmtree(other / PROX.path)
+    found = list(differences(one, other))
+    assert len(found) == 4
+    assert found[0] == f"{CORE.path}: option epochs: 1 and 7"
+    assert found[1].startswith(f"{CORE.path}: environment torch: ")
+    assert found[1].endswith(" and 3.0")
+    assert found[2].startswith(f"{CORE.path}: final_test_accuracy of fedcore at 30 % with seed 0: ")
+    assert found[3] == f"{PROX.path}: only in {one}"
 
 
 def test_the_command_tells_how_many_jobs_there_are(machines, tmp_path, monkeypatch, capsys):
@@ -110,3 +135,20 @@ def test_the_command_tells_how_many_jobs_there_are(machines, tmp_path, monkeypat
     assert stopped.value.code == 0
     assert capsys.readouterr().out == f"2 jobs are in {out}\n"
     assert files(out) == files(machines[0])
+
+
+def test_the_command_shows_differences_and_its_exit_code_says_so(
+    machines, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main
+
+    for other, code, words in (
+        (machines[0], 0, "no difference but in real times"),
+        (machines[1], 1, f"{PROX.path}: only in {machines[0]}"),
+    ):
+        monkeypatch.setattr("sys.argv", ["fedcore", "diff", str(machines[0]), str(other)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == code
+        assert words in capsys.readouterr().out

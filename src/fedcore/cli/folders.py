@@ -1,9 +1,9 @@
-"""Folders of results brought together: pieces that several machines trained."""
+"""Folders of results side by side: pieces of several machines in one, and what differs in two."""
 
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ def merge(sources: Sequence[Path], out: Path) -> int:
             other = best.setdefault(name, job)
             mine, theirs = _checks(job), _checks(other)
             both = min(len(mine), len(theirs))
-            one, two = _options(job), _options(other)
-            wrong = [f"option {key}" for key in one | two if one.get(key) != two.get(key)]
+            wrong = [what for what, *_ in _unlike(_options(job), _options(other))]
             if wrong or mine[:both] != theirs[:both]:
                 where = f"{str(job)!r} and {str(other)!r}"
                 raise BadOption(f"{[*wrong, 'rounds'][0]} of {where} differ; leave out one of them")
@@ -47,9 +46,36 @@ def jobs_of(folder: Path) -> dict[Path, Path]:
     return found
 
 
+def differences(one: Path, other: Path) -> Iterator[str]:
+    """Which options, versions and results of two folders differ; real times do not count."""
+    mine, theirs = jobs_of(one), jobs_of(other)
+    for name in sorted({*mine, *theirs}):
+        if name not in mine or name not in theirs:
+            yield f"{name}: only in {one if name in mine else other}"
+            continue
+        for what, first, second in _unlike(_described(mine[name]), _described(theirs[name])):
+            yield f"{name}: {what}: {first} and {second}"
+
+
+def _unlike(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    every = ((key, one.get(key), other.get(key)) for key in one | other)
+    return [entry for entry in every if entry[1] != entry[2]]
+
+
+def _described(job: Path) -> dict[str, Any]:
+    known = _options(job)
+    with suppress(FileNotFoundError):
+        content = json.loads((job / SUMMARY).read_text("utf-8"))
+        known |= {f"environment {key}": value for key, value in content["environment"].items()}
+        for row in content["results"]:
+            run = f"{row['strategy']} at {row['stragglers']:g} % with seed {row['seed']}"
+            known |= {f"{key} of {run}": row[key] for key in row if not key.startswith("wall_")}
+    return known
+
+
 def _options(job: Path) -> dict[str, Any]:
     known = json.loads((job / EXPERIMENT).read_text("utf-8"))
-    return {name: known[name] for name in known if name not in OF_A_MACHINE}
+    return {f"option {name}": known[name] for name in known if name not in OF_A_MACHINE}
 
 
 def _checks(job: Path) -> list[str]:

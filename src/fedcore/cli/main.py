@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.cli.data import data_app
+from fedcore.cli.look import diff, evaluate
 from fedcore.cli.options import experiment_from, flowing, options_from, with_experiment_options
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, FedCoreError, Interrupted
@@ -35,12 +36,29 @@ app = typer.Typer(
 )
 
 app.add_typer(data_app, name="data")
+for _command in (diff, evaluate):
+    app.command()(_command)
 
 _file = "TOML file with any of these options; the command line wins."
 Config = Annotated[Path | None, typer.Option("--config", help=_file)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier job in --out.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job in --out.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures into --out.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Rounds as a table, rounds.csv in --out.")]
+Board = Annotated[bool, typer.Option("--tensorboard", help="Rounds for TensorBoard, in --out.")]
+Mlflow = Annotated[bool, typer.Option("--mlflow", help="Rounds for MLflow, where it tracks.")]
+
+
+def train(experiment: Experiment, out: Path | None, tools: dict[str, bool], **how: Any) -> None:
+    """Train everything, and hand it to the ``tools`` that are asked for."""
+    from fedcore.cli.job import run_job
+    from fedcore.report.export import check_tools, export
+
+    asked = [name for name, wanted in tools.items() if wanted]
+    check_tools(asked, out)
+    run_job(experiment, out, **how)
+    if out is not None and asked:
+        export(out, asked)
 
 
 @app.command()
@@ -52,6 +70,9 @@ def compare(
     overwrite: Overwrite = False,
     resume: Resume = False,
     plots: Plots = True,
+    csv: Csv = False,
+    tensorboard: Board = False,
+    mlflow: Mlflow = False,
     **given: Any,
 ) -> None:
     """Train several strategies on the same clients, cohorts and initial model; compare them.
@@ -68,10 +89,9 @@ def compare(
 
     fedcore compare --strategies fedprox,fedcore,./my_method.py --out runs/c
     """
-    from fedcore.cli.job import run_job
-
     experiment = experiment_from(given, config)
-    run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
+    tools = {"csv": csv, "tensorboard": tensorboard, "mlflow": mlflow}
+    train(experiment, out, tools, overwrite=overwrite, resume=resume, plots=plots)
 
 
 @app.command()
@@ -84,6 +104,9 @@ def run(
     overwrite: Overwrite = False,
     resume: Resume = False,
     plots: Plots = True,
+    csv: Csv = False,
+    tensorboard: Board = False,
+    mlflow: Mlflow = False,
     **given: Any,
 ) -> None:
     """Train one strategy.
@@ -92,13 +115,12 @@ def run(
 
     fedcore run --strategy fedcore --stragglers 30 --rounds 20
     """
-    from fedcore.cli.job import run_job
-
     if "," in strategy:
         several = "'fedcore compare --strategies' takes several"
         raise BadOption(f"strategy must be one, got {strategy!r}; {several}")
     experiment = experiment_from({**given, "strategies": strategy}, config)
-    run_job(experiment, out, overwrite=overwrite, resume=resume, plots=plots)
+    tools = {"csv": csv, "tensorboard": tensorboard, "mlflow": mlflow}
+    train(experiment, out, tools, overwrite=overwrite, resume=resume, plots=plots)
 
 
 # Its options are argparse's, which a machine without typer has too.

@@ -1,4 +1,4 @@
-"""Pieces of Table 2: one, trained or what is left of it, and all, on several processes.
+"""Pieces of Table 2: one, trained or what is left of it, and all, on processes or on Ray.
 
 A piece is a folder as ``fedcore compare`` writes it, with a checkpoint after every round, and
 ``provenance.jsonl``: who trained it, from which round on. Workers go through all pieces and take
@@ -18,11 +18,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import torch
 
 from fedcore.cli.grid import prepare, runs_of
 from fedcore.cli.table2 import Piece
+from fedcore.client.executors.remote import ray_cluster
 from fedcore.config import Experiment, Options
 from fedcore.errors import BadOption
 from fedcore.history import History, environment
@@ -145,3 +147,40 @@ def on_processes(count: int, arguments: Sequence[str], look: Callable[[], None])
     finally:  # a folder is whole at any time, so nobody needs to be waited for
         for worker in running:
             worker.kill()
+
+
+def on_ray(
+    units: Units, out: Path, options: Options, address: str, gpus: float, look: Callable[[], None]
+) -> None:
+    """On a Ray cluster: rounds come here one by one, so whoever dies costs the one in progress."""
+    ray, cpus = ray_cluster(address), options["threads"]
+    how = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "num_returns": "streaming"}
+    how["_generator_backpressure_num_objects"] = 1  # nobody is more than a round ahead
+    task, failed = ray.remote(**how)(rounds_of), list[Exception]()
+
+    def train(experiment: Experiment, start: Start, known: History | None) -> Trained:
+        for item in task.remote(experiment, start, known):
+            yield ray.get(item)
+
+    def work() -> None:
+        for attempt in range(ATTEMPTS):
+            try:
+                train_all(units, out, options, train)
+                return
+            except Exception as error:
+                cause = getattr(error, "cause", None)  # what a task raised itself
+                lost = isinstance(error, ray.exceptions.RayError) and cause is None
+                if not lost or attempt == ATTEMPTS - 1:
+                    failed.append(cause or error)
+                    return
+
+    there = ray.cluster_resources()
+    room = min(there.get("CPU", 0) / cpus, there.get("GPU", 0) / gpus if gpus else len(units))
+    threads = [Thread(target=work, daemon=True) for _ in range(max(1, min(int(room), len(units))))]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) and not failed:
+        time.sleep(0.5)
+        look()
+    if failed:
+        raise failed[0]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcore.cli.pieces import PARENT, on_processes, train_all
+from fedcore.cli.pieces import PARENT, on_processes, on_ray, train_all
 from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
 from fedcore.client.executors.by_name import choose_device
 from fedcore.errors import FedCoreError, Interrupted
@@ -27,7 +27,8 @@ OPTIONS = (
     ("stragglers", "10,30", "Percentages of slow clients."),
     ("seeds", "3", "How many; all pieces of the first come first."),
     ("preset", ",".join(WAYS), "The paper's text, its repository, our own best."),
-    ("workers", "1", "Pieces side by side: so many processes."),
+    ("workers", "1", "Pieces side by side: so many processes, 'ray', or 'ray:ADDRESS'."),
+    ("gpus", "0", "Of a piece on Ray, a share such as 0.25; its CPUs are --threads."),
     ("device", "auto", "'auto' is a GPU if there is one."),
     ("threads", "0", "Of a piece; 0: the cores, shared among the workers."),
     ("data-dir", None, "Place of data; else $FEDCORE_DATA, else the user's cache."),
@@ -80,9 +81,10 @@ def command(arguments: Sequence[str]) -> None:
     parser.add_argument("--quiet", action="store_true", help="Say nothing but errors.")
     given = parser.parse_args(arguments)
     units = pieces_of(given.only, given.stragglers, given.seeds, given.preset)
-    workers = read_option("workers", given.workers, int)
+    ray, _, address = given.workers.partition(":")
+    workers = os.cpu_count() or 1 if ray == "ray" else read_option("workers", given.workers, int)
     at_least(1, 1024)("workers", workers)
-    choose_device(given.device, "auto")  # whose refusal comes before anything starts
+    choose_device("auto" if ray == "ray" else given.device, "auto")  # who refuses does so at once
     threads = read_option("threads", given.threads, int) or (os.cpu_count() or 1) // workers or 1
     options = {**read_pairs("set", given.set), "device": given.device, "threads": threads}
     options |= {"data_dir": given.data_dir} if given.data_dir else {}
@@ -97,7 +99,10 @@ def command(arguments: Sequence[str]) -> None:
             read(source, file.name, place)
     look: Callable[[], None] = (lambda: None) if given.quiet else View(out, rounds).look
     try:
-        on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
+        if ray == "ray":
+            on_ray(units, out, options, address, read_option("gpus", given.gpus, float), look)
+        else:
+            on_processes(min(workers, len(units)), [*arguments, f"--threads={threads}"], look)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the same command goes on from here") from None
     look()

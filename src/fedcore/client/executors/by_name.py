@@ -52,6 +52,10 @@ def choose_executor(
     # More than anybody has is as much as who has most: memory follows the batch.
     largest = int(sizes_of(clients).counts.max())
     settings = replace(settings, batch_size=min(settings.batch_size, largest))
+    if name == "ray":
+        from fedcore.client.executors.remote import RayExecutor
+
+        return RayExecutor(task, clients, settings, threads, device)
     compiled = device.type == "cpu" and one_layer_of(task) is not None
     if name == "compiled" and not compiled:
         raise BadOption(

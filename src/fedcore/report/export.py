@@ -1,0 +1,73 @@
+"""Rounds for other people's tools, through their own writers: CSV, TensorBoard, MLflow."""
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from fedcore.errors import BadOption
+from fedcore.records import RunKey
+from fedcore.report.output import EXPERIMENT, ROUNDS
+from fedcore.report.records import MEASURED, Row, run_of
+
+Rows = dict[RunKey, list[Row]]
+NUMBERS = ("round_time", *MEASURED)
+
+
+def check_tools(tools: Sequence[str], out: Path | None) -> None:
+    """Refuse what is asked for and cannot be done, before anything is trained."""
+    for tool in tools:
+        if out is None:
+            raise BadOption(f"{tool} needs the folder of a job; name it with --out")
+        if find_spec(tool) is None:
+            raise BadOption(f"{tool} is missing; pip install 'fedcore[{tool}]'")
+
+
+def export(folder: Path, tools: Sequence[str]) -> None:
+    """Hand every round of a job to these tools."""
+    runs: Rows = {}
+    for row in map(json.loads, (folder / ROUNDS).read_text("utf-8").splitlines()):
+        runs.setdefault(run_of(row), []).append({n: row[n] for n in ("round", *NUMBERS)})
+    for tool in tools:
+        TOOLS[tool](folder, runs)
+
+
+def _csv(folder: Path, runs: Rows) -> None:
+    with (folder / "rounds.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*asdict(next(iter(runs))), "round", *NUMBERS])
+        writer.writeheader()
+        writer.writerows(asdict(run) | row for run, rows in runs.items() for row in rows)
+
+
+def _tensorboard(folder: Path, runs: Rows) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    for run, rows in runs.items():
+        with SummaryWriter(folder / "tensorboard" / _name(run)) as writer:
+            for row in rows:
+                for name in (name for name in NUMBERS if row[name] is not None):
+                    writer.add_scalar(name, row[name], row["round"])
+
+
+def _mlflow(folder: Path, runs: Rows) -> None:
+    import mlflow
+
+    options = json.loads((folder / EXPERIMENT).read_text("utf-8"))
+    for run, rows in runs.items():
+        mlflow.set_experiment(f"fedcore {run.benchmark}")
+        with mlflow.start_run(run_name=_name(run)):
+            mlflow.log_params(options | asdict(run))
+            for row in rows:
+                known = {name: row[name] for name in NUMBERS if row[name] is not None}
+                mlflow.log_metrics(known, step=row["round"])
+
+
+def _name(run: RunKey) -> str:
+    rate = f"-{run.learning_rate:g}" if run.learning_rate else ""
+    return f"{run.strategy}-{run.stragglers:g}-seed-{run.seed}{rate}"
+
+
+TOOLS: dict[str, Callable[[Path, Rows], None]]
+TOOLS = {"csv": _csv, "tensorboard": _tensorboard, "mlflow": _mlflow}

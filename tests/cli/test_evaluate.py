@@ -1,0 +1,38 @@
+import pytest
+
+from fedcore.cli.evaluate import evaluate
+from fedcore.cli.grid import run_grid
+from fedcore.config import Experiment
+from fedcore.errors import BadRecord
+
+SMALL = Experiment(
+    rounds=2,
+    epochs=1,
+    clients_per_round=2,
+    strategies=("fedavg", "fedcore"),
+    stragglers=(10.0, 30.0),
+    data={"clients": 4},
+    device="cpu",
+)
+
+
+def test_a_model_that_is_loaded_is_the_one_that_was_measured(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main
+
+    content, _ = run_grid(SMALL, tmp_path / "job")
+    found = list(evaluate(tmp_path, None))
+    for (run, score), result in zip(found, content["results"], strict=True):
+        assert (run.strategy, run.stragglers) == (result["strategy"], result["stragglers"])
+        assert score.accuracy == result["final_test_accuracy"]
+    monkeypatch.setattr("sys.argv", ["fedcore", "evaluate", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    accuracy = f"{100 * content['results'][0]['final_test_accuracy']:.2f}"
+    assert lines[0] == f"synthetic-1-1, fedavg, 10 % stragglers, seed 0: accuracy {accuracy} %"
+    assert len(lines) == 4
+    next((tmp_path / "job").glob("model-fedavg-30*")).unlink()
+    with pytest.raises(BadRecord, match="cannot be read"):
+        list(evaluate(tmp_path, None))
