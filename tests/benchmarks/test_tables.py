@@ -37,6 +37,11 @@ def test_the_page_on_performance_is_not_stale():
     assert page == tables.with_speed(page)
 
 
+def test_the_page_on_deployment_is_of_the_committed_results():
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    assert page == tables.with_deployment(page)
+
+
 def test_every_model_and_strategy_agreed_with_the_plain_loop_on_the_gpu():
     equality = tables.read("simulator-check-cuda.json")["equality"]
     assert len(equality) == 16
