@@ -119,7 +119,19 @@ def verdict(studies: Sequence[Study]) -> str:
         f"{number(statistics.median(fast))} of the percentile's time in the median and "
         f"{number(max(fast))} in the worst case (wanted: at most {OF_THE_PERCENTILE})."
     )
+    text += f" Above {SLOWEST:g} is: {'; '.join(misses(studies)) or 'none'}."
     return "\n".join(textwrap.wrap(text, 110))
+
+
+def misses(studies: Sequence[Study]) -> list[str]:
+    """Where ``auto`` needs more than is wanted in the worst case."""
+    return [
+        f"{title(study)}, send {send:g}, seed {seed}: {number(ratio)}"
+        for study in studies
+        for send in SENDS
+        for seed, ratio in sorted(ratios(study, send).items())
+        if ratio > SLOWEST
+    ]
 
 
 def ratio_table(studies: Sequence[Study]) -> str:
