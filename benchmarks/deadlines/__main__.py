@@ -1,12 +1,13 @@
 """Run the study of deadlines, or a piece of it, with torch and NumPy alone.
 
-    python -m benchmarks.deadlines [--benchmark mnist] [--sends 0.01,0.1] [--arms auto,1]
-        [--seeds 0,1] [--out FOLDER] [--results FOLDER] [--data-dir DIR] [--device cuda]
+    python -m benchmarks.deadlines [--benchmark mnist] [--strategies tempo] [--sends 0.01,0.1]
+        [--arms auto,1] [--seeds 0,1] [--out FOLDER] [--results FOLDER] [--data-dir DIR]
+        [--device cuda]
 
-Every run is a file of its own, ``FOLDER/BENCHMARK/SEED/SEND-ARM.json``; one that is there is left
-alone, so a killed command goes on with the run that it was at. Pieces may run side by side. What
-is done is condensed into ``RESULTS/deadlines-BENCHMARK.json`` at the end; ``--condense`` does that
-alone.
+Every run is a file of its own, ``FOLDER/BENCHMARK/STRATEGY/SEED/SEND-ARM.json``; one that is there
+is left alone, so a killed command goes on with the run that it was at. Pieces may run side by side.
+What is done is condensed into ``RESULTS/deadlines-BENCHMARK-STRATEGY.json`` at the end;
+``--condense`` does that alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ sys.path.insert(0, str(ROOT / "src"))
 import torch  # noqa: E402
 
 from benchmarks.deadlines.runs import arm, reference  # noqa: E402
-from benchmarks.deadlines.settings import ARMS, OPTIONS, PARTS, SEEDS, SENDS, STRATEGY  # noqa: E402
+from benchmarks.deadlines.settings import ARMS, PARTS, SEEDS, SENDS, STRATEGIES  # noqa: E402
 from fedcore.history import environment  # noqa: E402
 
 
@@ -42,10 +43,10 @@ def done(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def condense(benchmark: str, out: Path, results: Path) -> Path:
+def condense(benchmark: str, strategy: str, out: Path, results: Path) -> Path:
     """All runs that are done as one file."""
     runs = []
-    for path in sorted((out / benchmark).glob("*/*-*.json")):
+    for path in sorted((out / benchmark / strategy).glob("*/*-*.json")):
         send, _, name = path.stem.partition("-")
         found = json.loads(path.read_text("utf-8"))
         kept = {key: found[key] for key in ("reached", "target", "passed", "rounds", "tau30")}
@@ -54,13 +55,13 @@ def condense(benchmark: str, out: Path, results: Path) -> Path:
         runs.append({"seed": int(path.parent.name), "send": float(send), "arm": name, **kept})
     content = {
         "benchmark": benchmark,
-        "strategy": {"name": STRATEGY, **OPTIONS},
+        "strategy": {"name": strategy, **STRATEGIES[strategy]},
         "environment": environment(),
         "runs": runs,
     }
     lines = ",\n".join(json.dumps(run) for run in runs)
     text = json.dumps({**content, "runs": []}, indent=1)
-    path = results / f"deadlines-{benchmark}.json"
+    path = results / f"deadlines-{benchmark}-{strategy}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.replace('"runs": []', f'"runs": [\n{lines}\n]') + "\n", encoding="utf-8")
     return path
@@ -69,6 +70,7 @@ def condense(benchmark: str, out: Path, results: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--benchmark", choices=list(PARTS), default="synthetic-1-1")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--sends", default=",".join(f"{send:g}" for send in SENDS))
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
@@ -86,15 +88,17 @@ def main() -> None:
     for name in (arms := asked.arms.split(",")):
         if name not in ARMS:
             parser.error(f"arm {name!r} is not there; there are {', '.join(ARMS)}")
-    places = () if asked.condense else product(seeds, sends, arms)
-    for seed, send, name in places:
-        folder = asked.out / asked.benchmark / str(seed)
+    strategies = asked.strategies.split(",")
+    places = () if asked.condense else product(seeds, sends, arms, strategies)
+    for seed, send, name, strategy in places:
+        folder = asked.out / asked.benchmark
 
         fedavg = partial(reference, asked.benchmark, seed, **machine)
-        best = done(folder / "fedavg.json", fedavg)["accuracy"]
-        own = partial(arm, asked.benchmark, seed, send, name, best, **machine)
-        done(folder / f"{send:g}-{name}.json", own)
-    print(f"written: {condense(asked.benchmark, asked.out, asked.results)}")
+        best = done(folder / f"fedavg-{seed}.json", fedavg)["accuracy"]
+        own = partial(arm, asked.benchmark, strategy, seed, send, name, best, **machine)
+        done(folder / strategy / str(seed) / f"{send:g}-{name}.json", own)
+    for strategy in strategies:
+        print(f"written: {condense(asked.benchmark, strategy, asked.out, asked.results)}")
 
 
 if __name__ == "__main__":

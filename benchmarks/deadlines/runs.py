@@ -15,7 +15,6 @@ from benchmarks.deadlines.settings import (
     PARTS,
     REACHED,
     REFERENCE_ROUNDS,
-    STRATEGY,
     experiment_of,
 )
 from benchmarks.stragglers.__main__ import nothing_of_training_data
@@ -33,7 +32,7 @@ POINTS = 400  # of a run's curve and of its deadlines, at most
 @cache
 def federation_of(benchmark: str, seed: int, data_dir: str | None) -> Federation:
     """Data and initial model."""
-    experiment = experiment_of(benchmark, seed)
+    experiment = experiment_of(benchmark, seed, "fedavg")
     place = None if data_dir is None else Path(data_dir)
     dataset = find(benchmark).load(seed=experiment.data_seed, data_dir=place, options={})
     return federation_from_model(dataset, experiment.model, seed=seed)
@@ -42,19 +41,25 @@ def federation_of(benchmark: str, seed: int, data_dir: str | None) -> Federation
 def tau30(benchmark: str, seed: int, federation: Federation) -> float:
     """Seconds of the deadline at 30 % stragglers, of compute alone."""
     run, sizes = RunKey(benchmark, "", 30.0, seed), sizes_of(federation.dataset.clients)
-    return fleet_of(sizes, experiment_of(benchmark, seed), run).deadline
+    return fleet_of(sizes, experiment_of(benchmark, seed, "fedavg"), run).deadline
 
 
 def reference(benchmark: str, seed: int, **machine: Any) -> dict[str, Any]:
     """FedAvg without a deadline: its accuracy after 100 rounds."""
     federation = federation_of(benchmark, seed, machine.get("data_dir"))
-    own = {"strategies": ("fedavg",), "rounds": REFERENCE_ROUNDS}
-    found = _run(benchmark, seed, federation, "fedavg", 2.0, float("inf"), **own, **machine)
+    own = {"rounds": REFERENCE_ROUNDS, **machine}
+    found = _run(benchmark, seed, federation, "fedavg", 2.0, float("inf"), **own)
     return {**found, "accuracy": found["curve"][-1][1]}
 
 
 def arm(
-    benchmark: str, seed: int, send: float, name: str, accuracy: float, **machine: Any
+    benchmark: str,
+    strategy: str,
+    seed: int,
+    send: float,
+    name: str,
+    accuracy: float,
+    **machine: Any,
 ) -> dict[str, Any]:
     """One arm with one link, until it has 95 % of FedAvg's ``accuracy``."""
     federation = federation_of(benchmark, seed, machine.get("data_dir"))
@@ -65,7 +70,7 @@ def arm(
         own |= {"deadline": (send + FIXED[name]) * unit, "stragglers": ()}
     longest = PARTS[benchmark].longest * (1 + send) * unit
     target = REACHED * accuracy
-    return _run(benchmark, seed, federation, STRATEGY, target, longest, **own, **machine)
+    return _run(benchmark, seed, federation, strategy, target, longest, **own, **machine)
 
 
 def _run(
@@ -77,7 +82,7 @@ def _run(
     longest: float,
     **own: Any,
 ) -> dict[str, Any]:
-    experiment = experiment_of(benchmark, seed, **own)
+    experiment = experiment_of(benchmark, seed, strategy, **own)
     there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
     built = build_strategy(strategy, experiment, *there)
     run = RunKey(benchmark, strategy, 30.0, seed)

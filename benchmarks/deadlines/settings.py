@@ -1,4 +1,4 @@
-"""What the study of deadlines runs: benchmarks, links, arms, and the strategy that all of them use.
+"""What the study of deadlines runs: benchmarks, links, arms, and strategies.
 
 τ30 is the deadline at 30 % stragglers of compute alone, the unit of all times here. Links are
 equal: fetching the model and sending it back takes ``send`` τ30 together.
@@ -13,8 +13,11 @@ from typing import Any
 from fedcore.config import Experiment, resolve
 from fedcore.sources.benchmark import find
 
-# The one strategy of all arms; our own takes its place where there is one.
-STRATEGY, OPTIONS = "fedcore", {"coreset_epochs": 1, "catch_up": 3.0}
+# What clients do, the same in all arms of a study: our own, and the paper's with few epochs.
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "tempo": {},
+    "fedcore": {"coreset_epochs": 1, "catch_up": 3.0},
+}
 SENDS = (0.01, 0.1, 1.0)
 SHARES = tuple(2.0**power for power in range(-5, 3))  # of τ30, beside the sending
 FIXED = {f"{share:g}": share for share in SHARES}
@@ -39,15 +42,15 @@ PARTS = {
 }
 
 
-def experiment_of(benchmark: str, seed: int, **more: Any) -> Experiment:
+def experiment_of(benchmark: str, seed: int, strategy: str, **more: Any) -> Experiment:
     """The options of a run; ``more`` goes before."""
     options = {
         "benchmark": benchmark,
         "seed": (seed,),
         "stragglers": (30.0,),
-        "strategies": (STRATEGY,),
+        "strategies": (strategy,),
         **PARTS[benchmark].options,
-        **OPTIONS,
+        **STRATEGIES.get(strategy, {}),
         **more,
     }
     return resolve(options, lambda name, preset: find(name).hyperparameters(preset))
