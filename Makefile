@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 .DEFAULT_GOAL := help
 .PHONY: help run test test-e2e browser check fmt lint types tests paper-synthetic bench-coreset study \
         study-moving study-stragglers study-deadlines study-choosing bench-simulator bench-rounds \
-        bench-peers bench-growth methods \
+        bench-peers bench-lab-peers bench-growth methods \
         results clean
 
 help: ## list the targets
@@ -88,6 +88,9 @@ bench-rounds: $(READY) ## where the time of whole FedCore rounds goes (minutes; 
 
 bench-peers: $(READY) ## ours against the plain loop, Flower and pfl on the same work (10 to 15 minutes)
 	@$(BIN)/python -m benchmarks.peers $(if $(DATA),--data-dir $(DATA))
+
+bench-lab-peers: $(READY) ## FedAvg and FedBuff beside appfl, flgo and flsim, each on its own clock (15 minutes)
+	@$(BIN)/python -m benchmarks.lab_peers
 
 bench-growth: $(READY) ## time and memory against cohort and fleet, up to 100,000 clients (minutes)
 	@$(BIN)/python -m benchmarks.simulator.growth

@@ -15,6 +15,7 @@ from benchmarks.simulator import rounds_table
 RESULTS = Path(__file__).parent / "results"
 WORKLOADS = {"synthetic-1-1": "Synthetic (1, 1), logistic", "mnist": "MNIST, CNN"}
 STRATEGIES = {"fedavg": "FedAvg", "fedcore": "FedCore"}
+LAB_METHODS = {"fedavg": "FedAvg", "fedbuff": "FedBuff"}
 KILO = 1024
 
 
@@ -24,6 +25,7 @@ def sections() -> dict[str, str]:
     return {
         "rounds": rounds_table.section(),
         "peers": peers_section(_read("peers.json")),
+        "lab-peers": lab_peers_section(_read("lab-peers.json")),
         "cohort": growth_table(growth["cohort"], "cohort"),
         "fleet": growth_table(growth["fleet"], "fleet"),
     }
@@ -68,6 +70,66 @@ def _contestant(row: dict[str, Any]) -> list[str]:
         f"{min(turns):.3g}-{max(turns):.3g}",
         ratio,
         f"{row['start and end']:.1f}",
+    ]
+
+
+def lab_peers_section(report: dict[str, Any]) -> str:
+    """A row for everybody and either method, and what it was measured with."""
+    rows = report["rows"]
+    ours = {row["method"]: row["CPU microseconds a step"] for row in rows if row["name"] == "ours"}
+    head = [
+        "method",
+        "who",
+        "CPU s a merge",
+        "steps a merge",
+        "CPU µs a step",
+        "turns",
+        "times ours",
+    ]
+    head += ["virtual time, s", f"of {report['weights']} weights evaluation changes", "to know"]
+    body = [
+        [LAB_METHODS[row["method"]], row["name"], *lab_row(row, ours[row["method"]])]
+        for row in rows
+    ]
+    packages = {f"{n} {v}" for peer in report["peers"].values() for n, v in peer.items()}
+    machine = report["machine"]
+    return "\n".join(
+        [
+            _table(head, body),
+            "",
+            f"- {report['clients']} clients, {report['at once']} of a round, at work at once and "
+            f"of a buffer, {report['steps of a job']:,} steps a job in the mean; best of "
+            f"{report['turns']} turns, one thread each",
+            f"- {', '.join(sorted(packages))}; {machine['cores']} cores, load "
+            f"{machine['load before']} before and {report['load after']} after "
+            f"{report['minutes']} minutes",
+        ]
+    )
+
+
+def lab_row(row: dict[str, Any], ours: float) -> list[str]:
+    """Cells behind method and name; ``ours`` are our microseconds a step."""
+    remark = row.get("remark", "")
+    if "not measured" in row:
+        return ["not measured: " + row["not measured"], *[""] * 6, remark]
+    micro, turns = row["CPU microseconds a step"], row["every turn"]
+    virtual = row["virtual seconds"]
+    changed = row.get("weights changed by evaluation")
+    if not row["repeats itself"]:
+        told = "unknown: two runs differ anyway"
+    elif changed is None:
+        told = "not measured"
+    else:
+        told = f"{changed}, by up to {row['largest change by evaluation']}" if changed else "none"
+    return [
+        f"{row['CPU seconds a merge']:.3g}",
+        f"{row['steps'] / row['merges']:,.0f}",
+        f"{micro:.3g}",
+        f"{min(turns):.3g}-{max(turns):.3g}",
+        f"{micro / ours:.3g}",
+        "none" if virtual is None else f"{virtual:,.0f}",
+        told,
+        remark,
     ]
 
 

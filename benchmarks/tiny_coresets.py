@@ -50,7 +50,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedcore": {"strategies": "fedcore"},
     "fedcore, few epochs": {"strategies": "fedcore", "coreset_epochs": 1, "catch_up": 3.0},
 }
-WARM = 2  # rounds before anything is counted: kernels are compiled, graphs recorded
+WARM = {"cpu": 2, "cuda": 15}  # rounds that do not count: kernels are compiled, graphs recorded
 VIEWS = (
     *("view", "slice", "select", "detach", "expand", "unbind", "transpose", "permute", "split"),
     *("as_strided", "alias", "t.default", "squeeze", "unsqueeze", "_unsafe_view", "empty"),
@@ -197,7 +197,7 @@ def measure(federation: Federation, experiment: Experiment, rounds: int) -> dict
         return walk(self, tape, *given, **named)
 
     with rounds_of(federation, experiment) as every, mock.patch.object(Steps, "run", walked):
-        for _ in range(WARM):
+        for _ in range(WARM[experiment.device]):
             next(every)
         tapes.clear()
         for _ in range(rounds):
@@ -244,7 +244,7 @@ def main() -> None:
     for name, options in METHODS.items():
         given = {"benchmark": "mnist", "stragglers": STRAGGLERS, "device": asked.device, **options}
         given |= {"clients_per_round": asked.clients, "threads": asked.threads}
-        given |= {"evaluate_samples": 200, "rounds": WARM + 2 * asked.rounds + 1}
+        given |= {"evaluate_samples": 200, "rounds": WARM[asked.device] + 2 * asked.rounds + 1}
         experiment = resolve(given, lambda name, preset: find(name).hyperparameters(preset))
         if asked.device == "cpu":
             with by_hand:

@@ -41,11 +41,11 @@ def table(content: dict[str, Any]) -> str:
             ", ".join(f"{ratio:.2f}" for ratio in ratios[1:]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    size, walls = content["size"], [one["wall seconds"] for one in content["cases"]]
+    size, work = content["size"], [one["cpu seconds"] for one in content["cases"]]
     told = f"Within a factor of {FACTOR}: {near} of {len(content['cases'])} cases. Of {runs} runs "
     told += f"{inside} lie in the interval that is to hold 80 %. An answer took "
-    told += f"{statistics.median(walls):.0f} s in the median, and {size['seconds']:.0f} s for "
-    told += f"{size['clients']:,} clients, data and all, on {size['cores']} cores."
+    told += f"{statistics.median(work):.0f} s of processor time in the median, and "
+    told += f"{size['cpu seconds']:.0f} s for {size['clients']:,} clients, data and all."
     return "\n".join([*lines, "", told])
 
 

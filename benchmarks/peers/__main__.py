@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from benchmarks.peers.work import Work
 from benchmarks.simulator.machine import describe
 
 RESULTS = Path(__file__).parents[1] / "results"
+PEERS = ("flower", "pfl")
 
 
 def say(text: str) -> None:
@@ -31,10 +33,10 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def install() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def install(peers: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Versions of the peers that are there, and why the others are not."""
     versions, unavailable = {}, {}
-    for peer in environments.REQUIREMENTS:
+    for peer in peers:
         say(f"{peer}: installing, unless it is there (a minute or two) ...")
         try:
             versions[peer] = environments.ensure(peer)
@@ -87,7 +89,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "peers.json")
     options = parser.parse_args()
     begin = time.perf_counter()
-    versions, unavailable = install()
+    versions, unavailable = install(PEERS)
     report: dict[str, Any] = {
         "machine": describe(torch.device("cpu")),
         "peers": versions,

@@ -17,8 +17,12 @@ INSTALL_SECONDS = 900
 REQUIREMENTS = {
     "flower": ("flwr[simulation]==1.41.0", "torch==2.13.0"),
     "pfl": ("pfl[pytorch]==0.6.0", "torch==2.13.0"),
+    # Of benchmarks.lab_peers
+    "appfl": ("appfl==1.12.0", "torch==2.13.0"),
+    "flgo": ("flgo==0.4.4", "torch==2.13.0"),
+    "flsim": ("flsim==0.1.0", "torch==2.13.0"),
 }
-SHOWN = ("flwr", "ray", "pfl", "torch", "numpy")
+SHOWN = ("flwr", "ray", "pfl", "appfl", "flgo", "flsim", "torch", "numpy")
 
 
 class PeerUnavailable(Exception):

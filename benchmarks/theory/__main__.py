@@ -23,6 +23,7 @@ import torch
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
+import fedcore  # noqa: E402
 from fedcore.config import Experiment, resolve  # noqa: E402
 from fedcore.records import RunKey  # noqa: E402
 from fedcore.sim.fleet import Fleet, fleet_of  # noqa: E402
@@ -95,8 +96,10 @@ def run_part(level: float, l2: float, out: Path) -> None:
 
 
 def advised() -> float | None:
-    """The deadline of ``fedcore advise`` in the same unit; None while there is no such command."""
-    return None
+    """The deadline of ``fedcore advise`` in the same unit; None where there is no such command."""
+    ask = getattr(fedcore, "advise", None)
+    unit = world(USUAL, 1.0)[1].deadline
+    return None if ask is None else float(ask("synthetic-1-1", budget=60).best.deadline) / unit
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ def draw(found: dict[float, list[Row]], path: Path, advised: float | None) -> No
 
     from fedcore.report.plots import COLOURS
 
-    figure = Figure(figsize=(5.2 * len(found), 4), layout="constrained", dpi=120)
+    figure = Figure(figsize=(5.2 * len(found), 4.4), layout="constrained", dpi=120)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     names = {
         "bound": "corrected bound on the loss",
@@ -80,7 +80,8 @@ def draw(found: dict[float, list[Row]], path: Path, advised: float | None) -> No
         if advised is not None:
             axes.axvline(advised, color="black", linestyle=":", linewidth=1, label="advised")
         axes.set(xlabel="Deadline (1: 30 % are late)", title=f"l2 = {l2:g}")
-        axes.legend(frameon=False, fontsize=8)
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(path)
 
 

@@ -21,10 +21,10 @@ def test_a_run_that_never_gets_there_is_no_hit():
     case = {"benchmark": "b", "fleet": "normal", "sending": 0.1, "seed": 0}
     row = {"of_tau": 0.5, "tried": 9}
     one = {"case": case, "target": 0.5, "of_tau": 0.5, "deadlines": [row], "predicted": 100.0}
-    one |= {"within": 1.2, "wall seconds": 3.0}
+    one |= {"within": 1.2, "cpu seconds": 3.0}
     runs = [[{"seconds": seconds}] * 3 for seconds in (None, 140.0, 160.0)]
     content = {"cases": [{**one, "needed": needed} for needed in runs]}
-    content["size"] = {"seconds": 20.0, "clients": 1000, "cores": 2}
+    content["size"] = {"cpu seconds": 20.0, "clients": 1000}
     text = table(content)
     assert "Within a factor of 1.5: 1 of 3 cases." in text
     assert "Of 9 runs 0 lie in the interval" in text

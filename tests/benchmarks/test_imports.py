@@ -12,7 +12,7 @@ FILES = sorted((ROOT / "benchmarks").rglob("*.py"))
 # Of environments of their own, or of the extras that tests and plots need.
 OPTIONAL = {
     *("flwr", "pfl", "ray", "kmedoids", "sklearn", "threadpoolctl", "triton"),
-    *("matplotlib", "rich", "typer"),
+    *("matplotlib", "rich", "typer", "appfl", "flgo", "flsim"),
 }
 
 

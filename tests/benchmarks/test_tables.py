@@ -32,7 +32,7 @@ def test_the_readme_is_not_stale():
 def test_the_page_on_performance_is_not_stale():
     page = (ROOT / "docs" / "performance.md").read_text()
     assert tables.BEGIN in page
-    for name in ("peers", "cohort", "fleet"):
+    for name in ("peers", "lab-peers", "cohort", "fleet"):
         assert f"<!-- begin: make results {name} -->" in page
     assert page == tables.with_speed(page)
 
@@ -49,6 +49,20 @@ def test_on_synthetic_ours_is_ten_times_faster_than_the_peers_on_the_same_work()
     for name in ("plain loop", "Flower", "pfl"):
         assert rows[name]["distance"] <= 1e-3
         assert rows[name]["times ours"] >= 10
+
+
+def test_a_step_of_ours_is_ten_times_faster_than_in_simulators_of_stragglers():
+    rows = tables.read("lab-peers.json")["rows"]
+    for method in ("fedavg", "fedbuff"):
+        found = {row["name"]: row for row in rows if row["method"] == method}
+        assert set(found) == {"ours", "flgo", "flsim", "appfl", "appfl, keeping garbage"}
+        ours = found.pop("ours")
+        assert ours["repeats itself"]
+        assert ours["weights changed by evaluation"] == 0
+        measured = [row for row in found.values() if "not measured" not in row]
+        assert len(measured) >= 3
+        for row in measured:
+            assert row["CPU microseconds a step"] >= 10 * ours["CPU microseconds a step"]
 
 
 def test_memory_follows_the_cohort_and_not_the_fleet():

@@ -36,6 +36,7 @@ def test_a_fleet_without_data_is_looked_at(fleet):
     assert advice.best.time == min(one.time for one in advice.outlooks)
     assert [one.slow for one in advice.outlooks][-4:] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
     assert "by arithmetic alone: the time to an accuracy needs data" in str(advice)
+    assert {one.tried for one in advice.outlooks} == {0}
 
 
 def test_speeds_may_be_of_data_too(tmp_path):
@@ -63,7 +64,7 @@ def test_the_better_half_is_tried_again_on_the_same_fleet(monkeypatch):
         rounds = 1 + round(50 * abs(math.log2(deadline / (units[0] / 4))))
         return [0.1] * rounds + [0.9], deadline
 
-    units = [fedcore.advise("synthetic-1-1", budget=0.01, **TINY).outlooks[5].deadline]
+    units = [fedcore.advise("synthetic-1-1", budget=1e-6, **TINY).outlooks[5].deadline]
     monkeypatch.setattr(module, "_trained", trained)
     advice = fedcore.advise("synthetic-1-1", targets=0.8, **TINY)
     assert advice.best.of_tau == 0.25
@@ -87,6 +88,12 @@ def test_without_a_target_there_is_one():
     advice = fedcore.advise("synthetic-1-1", budget=1, **TINY)
     assert 0 < advice.target < 0.95
     assert any(one.time < math.inf for one in advice.outlooks)
+
+
+def test_a_budget_for_single_rounds_makes_no_target_of_them():
+    advice = fedcore.advise("synthetic-1-1", budget=1e-6, **TINY)
+    assert advice.target is None
+    assert "a budget for 5 rounds of a trial" in str(advice)
 
 
 def test_where_no_trial_comes_near_it_says_so():

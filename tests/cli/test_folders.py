@@ -25,10 +25,10 @@ def files(folder):
 
 def first_rounds(count):
     def train(experiment, start, known):
-        for record, snapshot, who in rounds_of(experiment, start, known):
+        for record, snapshot, who, data in rounds_of(experiment, start, known):
             if record.number > count:
                 raise KeyboardInterrupt
-            yield record, snapshot, {**who, "processor": "another"}
+            yield record, snapshot, {**who, "processor": "another"}, data
 
     return train
 

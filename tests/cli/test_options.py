@@ -5,7 +5,7 @@ pytest.importorskip("rich")
 
 import inspect
 
-from fedcore.cli.main import _help, experiment_from, with_experiment_options
+from fedcore.cli.options import _help, experiment_from, with_experiment_options
 from fedcore.config import option_fields
 from fedcore.errors import BadOption
 

@@ -131,8 +131,8 @@ def test_other_strategies_and_rejected_answers_are_trained(tmp_path):
 
 def test_who_trained_stands_beside_the_rounds(tmp_path):
     def elsewhere(experiment, start, known):
-        for record, snapshot, who in rounds_of(experiment, start, known):
-            yield record, snapshot, {**who, "device": "another"}
+        for record, snapshot, who, data in rounds_of(experiment, start, known):
+            yield record, snapshot, {**who, "device": "another"}, data
 
     with pytest.raises(Killed):
         run_piece(CORE, tmp_path, OPTIONS, partial(killed_after, 2))
@@ -141,7 +141,9 @@ def test_who_trained_stands_beside_the_rounds(tmp_path):
     lines = [json.loads(line) for line in (place / "provenance.jsonl").read_text().splitlines()]
     assert [(line["from_round"], line["device"]) for line in lines] == [(1, "cpu"), (3, "another")]
     assert {"fedcore", "torch", "numpy", "python", "commit", "processor"} < set(lines[0])
-    assert json.loads((place / SUMMARY).read_text())["environment"]["device"] == "another"
+    content = json.loads((place / SUMMARY).read_text())
+    assert content["environment"]["device"] == "another"
+    assert (content["data"]["clients"], content["data"]["samples"]) == (30, 20_101)
 
 
 def test_a_folder_is_one_workers_at_a_time(tmp_path):

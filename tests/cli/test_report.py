@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 
 import pytest
@@ -73,6 +74,30 @@ def test_the_sizes_of_clients_are_in_the_summary(folder):
     assert data["clients"] == 5 == sum(count for _, _, count in data["bins"])
     assert data["mean"] == pytest.approx(data["samples"] / 5)
     assert all(low <= data["least"] or high >= data["least"] for low, high, _ in data["bins"])
+
+
+def test_of_a_piece_without_sizes_the_data_are_asked_where_they_are_here(folder, tmp_path):
+    """As 'fedcore reproduce' writes them; what it says of who trained them is on the page."""
+    shutil.copytree(folder, tmp_path / "piece")
+    content = json.loads((folder / "summary.json").read_text())
+    written = content.pop("data")
+    (tmp_path / "piece" / "summary.json").write_text(json.dumps(content))
+    (tmp_path / "piece" / "provenance.jsonl").write_text('{"from_round": 1, "host": "somebody"}\n')
+    ask(tmp_path / "piece", "--out", tmp_path / "out", "--no-plots")
+    text = (tmp_path / "out" / "tables" / "table-1.csv").read_text()
+    assert f"{written['samples']:,}" in text
+    assert "somebody" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_of_a_dataset_that_is_gone_there_is_no_table_of_sizes(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "own")
+    for name in ("summary.json", "experiment.json"):
+        content = json.loads((folder / name).read_text())
+        content.pop("data" if name == "summary.json" else "nothing", None)
+        content.get("experiment", content)["benchmark"] = "no/longer/here.py"
+        (tmp_path / "own" / name).write_text(json.dumps(content))
+    ask(tmp_path / "own", "--out", tmp_path / "out", "--no-plots")
+    assert not (tmp_path / "out" / "tables" / "table-1.csv").exists()
 
 
 def test_what_is_no_job_and_what_cannot_be_written_is_one_sentence(folder, tmp_path):

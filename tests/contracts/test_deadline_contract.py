@@ -112,6 +112,7 @@ def test_what_is_written_can_be_true_also_when_killed_and_gone_on_with(
 ):
     monkeypatch.setattr(output, "CHECKPOINT_EVERY", 0.0)
     link = {"download": 5e3, "upload": 5e3, "dropout": 0.1, "mean_on": 3.0, "mean_off": 0.5}
+    link["selector"] = "uniform"  # which is quick
     one = Experiment(
         strategies=(strategy,), stragglers=(30.0,), rounds=6, epochs=2, deadline=name, **link
     )
@@ -148,7 +149,14 @@ def test_a_deadline_that_was_changed_is_found(tmp_path):
 
 def test_a_time_budget_is_in_deadlines_of_the_percentile(tmp_path):
     one = Experiment(
-        strategies=("fedcore",), stragglers=(30.0,), time_budget=1.5, deadline="auto", epochs=2
+        strategies=("fedcore",),
+        stragglers=(30.0,),
+        time_budget=1.5,
+        deadline="auto",
+        epochs=2,
+        selector="uniform",
+        download=1e3,
+        upload=1e3,
     )
     content, _ = run_grid(one, None)
     (result,) = content["results"]

@@ -17,7 +17,7 @@ def rounds(level, known=None):
     experiment = dataclasses.replace(SMALL, stragglers=(level,), strategies=("fedavg",))
     run = RunKey("synthetic-1-1", "fedavg", level, 0)
     federation = prepare(experiment)[0]
-    found = list(train_run(federation, experiment, run, None, known))
+    found = list(train_run(federation, experiment, run, known=known))
     params = {name: value.clone() for name, value in found[-1][1].params.items()}
     return History(tuple(record for record, _ in found), params)
 

@@ -53,6 +53,27 @@ def test_the_given_model_stays_as_it_is():
     assert not torch.equal(history.params["0.weight"], before[0])
 
 
+@pytest.mark.parametrize("strategy", ["fedavg", "fedbuff", "fedcore"])
+@pytest.mark.parametrize(
+    "layers",
+    [(), (nn.Linear(4, 4), nn.ReLU()), (nn.Linear(4, 4), nn.Dropout(0.5))],
+    ids=["compiled", "side by side", "one after another"],
+)
+def test_switching_evaluation_on_changes_no_weight(layers, strategy):
+    """Bit for bit, also where training draws from PyTorch's own generator."""
+    torch.manual_seed(0)
+    last = nn.Linear(4, 2)
+    model = nn.Sequential(*layers, last) if layers else last
+    own = {"method": {"buffer": 2}} if strategy == "fedbuff" else {}
+    ended = []
+    for test, samples in ((None, 1), (clients()[0], 0)):
+        torch.manual_seed(1)
+        options = {**QUICK, **own, "evaluate_samples": samples}
+        history = fedcore.simulate(clients(), model, test=test, strategy=strategy, **options)
+        ended.append(torch.cat([value.flatten() for value in history.params.values()]))
+    assert torch.equal(*ended)
+
+
 def test_an_own_strategy_can_be_passed_as_it_is():
     def plan(client, deadline, epochs):
         return fedcore.LocalPlan((fedcore.Phase(1),), fedcore.Path.PARTIAL)

@@ -109,3 +109,15 @@ def test_a_fleet_too_large_to_remember_is_refused_before_anybody_trains():
     with pytest.raises(BadOption, match=r"scaffold keeps .* for each of 100,000 clients"):
         fedcore.simulate(fleet, torch.nn.Linear(1000, 1000), strategy="scaffold", rounds=1)
     assert set(loaded) <= {0}  # whose samples show what the model is given
+
+
+def test_where_steps_have_no_size_everything_stays(merged, state_of):
+    """(x - y) / (K η) is 0 / 0 then, and tells of no gradient: c and c_i are those of before."""
+    state = state_of(1.0, tensors={"w": 0.5}, clients={0: 0.2})
+    strategy = build(step_size=lambda version: 0.0, options={"num_clients": 4})
+    after = merged(strategy, state, (0, 1.0, 1.0, {"steps": 5}), (1, 1.0, 1.0, {"steps": 10}))
+    assert after.params["w"].item() == 1.0
+    assert after.tensors["w"].item() == 0.5
+    assert {client: kept["w"].item() for client, kept in after.clients.items()} == pytest.approx(
+        {0: 0.2}
+    )

@@ -15,7 +15,7 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.sim.fleet import Known, Sizes, fleet_of, read_fleet
-from fedcore.sim.forecast import Curve, time_to
+from fedcore.sim.forecast import FEWEST, Curve, time_to
 from fedcore.sim.outlook import Outlook, outlook
 from fedcore.sim.world import World, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
@@ -38,27 +38,29 @@ class Advice:
     """What is known of every deadline; as text, which one to take."""
 
     outlooks: tuple[Outlook, ...]
-    target: float | None = None  # None: nothing was tried
+    target: float | None = None  # None: nothing was tried for long enough
 
     @property
     def best(self) -> Outlook:
         """That of the shortest time that 80 % of runs keep."""
-        return min(self.outlooks, key=_promise)
+        return min(self.outlooks, key=lambda one: one.time * one.within)
 
     def __str__(self) -> str:
-        one, take = self.best, f"Take a deadline of {self.best.deadline:.4g} s"
+        one, take = self.best, f"Take a deadline of {shown(self.best.deadline)} s"
         if self.target is None:
-            return f"{take}, by arithmetic alone: the time to an accuracy needs data."
+            needs = f"data, and a budget for {FEWEST} rounds of a trial"
+            return f"{take}, by arithmetic alone: the time to an accuracy needs {needs}."
         if one.time == math.inf:
             return f"No trial came near {self.target:.1%}; raise the budget or lower the target."
-        span = f"{one.time / one.within:.3g} to {one.time * one.within:.3g} s in 80 % of runs"
+        span = f"{shown(one.time / one.within)} to {shown(one.time * one.within)} s in 80 % of runs"
         usual = next(other.time for other in self.outlooks if other.of_tau == 1)
-        when = f"{self.target:.1%} accuracy after about {one.time:.3g} s ({span})"
-        return f"{take}: {when}, in place of {usual:.3g} s with tau."
+        when = f"{self.target:.1%} accuracy after about {shown(one.time)} s ({span})"
+        return f"{take}: {when}, in place of {shown(usual)} s with tau."
 
 
-def _promise(one: Outlook) -> float:
-    return one.time * one.within
+def shown(number: float) -> str:
+    """A number in three digits, or whole."""
+    return f"{number:,.0f}" if 100 <= number < math.inf else f"{number:.3g}"
 
 
 @one_thread_each()
@@ -116,30 +118,32 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
     first = federations[seeds[0]]
     sizes = sizes_of(first.dataset.clients)
     found, profiles = _looked_at(experiment, sizes, first.proxy, first.model_bytes)
-    samples = experiment.evaluate_samples or EVALUATED
+    arithmetic, samples = tuple(found), experiment.evaluate_samples or EVALUATED
     # A budget that never ends stands for a number of rounds.
     own = replace(experiment, evaluate_samples=samples, time_budget=float(MANY))
     strategy = build_strategy(name, own, first.proxy, len(sizes), first.model_bytes)
     target, began, coming = (*experiment.targets, math.inf)[0], time.process_time(), sum(TURNS)
     curves: list[list[Curve]] = [[] for _ in found]
     for seed, width in zip(seeds, TURNS, strict=True):
-        # The longest first: what is compiled in the first run is at its expense.
-        for place in sorted(range(len(found)), key=lambda n: _promise(found[n]))[:width][::-1]:
+        best = sorted(range(len(found)), key=lambda n: found[n].time * found[n].within)
+        for place in best[:width][::-1]:  # what is compiled is at the first one's expense
             one, passed = found[place], time.process_time() - began
-            tell(f"{min(1, passed / budget):.0%}: trying a deadline of {one.deadline:.4g} s")
+            tell(f"{min(1, passed / budget):.0%}: trying a deadline of {shown(one.deadline)} s")
             at = replace(own, deadline=one.deadline, stragglers=())
             world = build_world(federations[seed], at, RunKey("", name, 0.0, seed), strategy)
-            world.server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
+            server = world.server
+            server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
+            server.settings = replace(server.settings, ahead=0)  # for rounds that may never come
             until = time.process_time() + (budget - passed) / coming
             curves[place].append(_trained(world, target, until))
             coming -= 1
         if target == math.inf:
-            target = SHARE * max(max(seen) for runs in curves for seen, _ in runs)
+            long = [max(seen) for runs in curves for seen, _ in runs if len(seen) >= FEWEST]
+            target = SHARE * max(long, default=math.inf)
         for place, runs in enumerate(curves):
-            seconds, within = time_to(target, runs)
-            known = {"time": seconds, "within": within, "tried": sum(len(seen) for seen, _ in runs)}
-            found[place] = replace(found[place], **known)
-    return Advice(tuple(found), target)
+            (seconds, within), tried = time_to(target, runs), sum(len(seen) for seen, _ in runs)
+            found[place] = replace(found[place], time=seconds, within=within, tried=tried)
+    return Advice(tuple(found), target) if target < math.inf else Advice(arithmetic)
 
 
 def _trained(world: World, target: float, until: float) -> Curve:

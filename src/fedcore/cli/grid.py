@@ -67,9 +67,8 @@ def run_grid(
         tell(run, done, 1.0 if over else passed / budget if budget else done / most)
         if over:
             continue
-        federation = federations[run.seed]
+        federation, past = federations[run.seed], found.get(run, [])[:done]
         frozen = federation.task.frozen_params()
-        past = found.get(run, [])[:done]
         with closing(train_run(federation, experiment, run, snapshot, past)) as rounds:
             for record, state in rounds:
                 if folder is not None:

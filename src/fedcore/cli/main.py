@@ -1,12 +1,6 @@
-"""The ``fedcore`` command: its sub-commands, their help, and how errors are shown.
+"""The ``fedcore`` command: its sub-commands, their help, and how errors are shown."""
 
-Options of a job are made from the fields of ``Experiment``: one place per option.
-"""
-
-import inspect
 import sys
-import typing
-from collections.abc import Callable
 from dataclasses import astuple, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,89 +11,13 @@ from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.cli.data import data_app
-from fedcore.config import SET_BY_BENCHMARK, Experiment, option_fields, read_toml, resolve
+from fedcore.cli.options import experiment_from, flowing, options_from, with_experiment_options
+from fedcore.config import Experiment
 from fedcore.errors import BadOption, FedCoreError, Interrupted
 from fedcore.report.tables import plain_console
 from fedcore.sources.benchmark import benchmark_names, find
-from fedcore.values import convert, read_option, read_pairs
+from fedcore.values import read_option
 from fedcore.version import __version__
-
-# Options of plug-ins' own: tables in TOML, KEY=VALUE here.
-TABLES = {
-    "data": "Further option of the dataset, e.g. --data clients=100; may be repeated.",
-    "method": "Own option of a strategy, selector or model, e.g. --method rho=0.5; the same.",
-}
-
-
-def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add every option of ``Experiment`` to a command; it gets those typed as ``**given``.
-
-    One with an option of its own for a strategy has none for several.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    without = "strategies" if "strategy" in signature.parameters else ""
-    added = [_parameter(name) for name in (*option_fields(), *TABLES) if name != without]
-    parameters = [*own, *added]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    command.__doc__ = flowing(command.__doc__ or "")
-    return command
-
-
-def flowing(text: str) -> str:
-    """A text whose paragraphs are one line each, for the terminal to break where it must."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
-
-
-def options_from(given: dict[str, Any], config: Path | None) -> dict[str, Any]:
-    """The options that a TOML file and the command line give together."""
-    typed = {name: value for name, value in given.items() if value not in (None, [])}
-    from_file = read_toml(config) if config is not None else {}
-    hints = typing.get_type_hints(Experiment)
-    for name, value in typed.items():
-        if name in TABLES:
-            earlier = convert(name, from_file.get(name, {}), hints[name])
-            typed[name] = {**earlier, **read_pairs(name, value)}
-        elif hints[name] in (int, float) and not (name == "learning_rate" and "," in value):
-            typed[name] = read_option(name, value, hints[name])
-    return {**from_file, **typed}
-
-
-def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
-    """The experiment that they describe."""
-    options = options_from(given, config)
-    return resolve(options, lambda name, preset: find(name).hyperparameters(preset))
-
-
-def _parameter(name: str) -> inspect.Parameter:
-    flag = "--" + name.replace("_", "-")
-    kind: Any
-    if name in TABLES:
-        kind = Annotated[list[str] | None, typer.Option(flag, help=TABLES[name])]
-    else:
-        hint = typing.get_type_hints(Experiment)[name]
-        metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
-        metavars[float | str] = "NUMBER|NAME"
-        metavar = "PATH" if name in ("data_dir", "speeds") else metavars.get(hint, "LIST")
-        panel = option_fields()[name].metadata["panel"]
-        option = typer.Option(flag, help=_help(name), rich_help_panel=panel, metavar=metavar)
-        kind = Annotated[(bool if hint is bool else str) | None, option]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-
-
-def _help(name: str) -> str:
-    """The help of an option, its choices and its default."""
-    field = option_fields()[name]
-    text: str = field.metadata["help"]
-    if choices := getattr(field.metadata["check"], "choices", ()):
-        text += f" One of: {', '.join(choices)}."
-    default = field.default if isinstance(field.default, tuple) else (field.default,)
-    texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in default)
-    shown = "by benchmark" if name in SET_BY_BENCHMARK else ",".join(texts).replace("None", "none")
-    return f"{text} [dim]\\[{shown}][/dim]"
-
 
 app = typer.Typer(
     name="fedcore",
@@ -275,6 +193,7 @@ def advise(
     fedcore advise --benchmark fleet.csv --model-bytes 6653480 --epochs 10 --plot advice.png
     """
     from fedcore.cli.advise import advise as find_deadline
+    from fedcore.cli.advise import shown
     from fedcore.report.plots import draw_advice
 
     if plot is not None and not (find_spec("matplotlib") and plot.parent.is_dir()):
@@ -286,7 +205,7 @@ def advise(
     table = Table(*(Column(item.name, justify="right") for item in fields(advice.best)), box=None)
     for one in map(astuple, advice.outlooks):
         cells = (cell if isinstance(cell, tuple) else (cell,) for cell in one)
-        table.add_row(*("-".join(f"{part:.4g}" for part in cell) for cell in cells))
+        table.add_row(*("-".join(map(shown, cell)) for cell in cells))
     plain_console().print(table, str(advice), sep="\n", soft_wrap=True)
     if plot is not None:
         draw_advice([(one.deadline, one.time, one.within) for one in advice.outlooks], plot)

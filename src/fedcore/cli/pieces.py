@@ -28,26 +28,30 @@ from fedcore.errors import BadOption
 from fedcore.history import History, environment
 from fedcore.records import RoundRecord, Snapshot
 from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model, model_name
+from fedcore.report.records import Row, is_over
+from fedcore.report.summary import spread
 from fedcore.server.state import to_snapshot
 from fedcore.sim.replay import train_run
 
 Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
 ATTEMPTS = 5  # after which workers that are killed are no accident
 PARENT = "FEDCORE_PARENT"  # of a worker: the process that it ends with
-Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str]]]
-Train = Callable[[Experiment, Snapshot | None, History | None], Trained]
+Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str], Row]]
+Start = tuple[Snapshot | None, Sequence[RoundRecord]]  # where a run goes on, and what was before
+Train = Callable[[Experiment, Start, History | None], Trained]
 
 
-def rounds_of(experiment: Experiment, start: Snapshot | None, known: History | None) -> Trained:
-    """The rounds of a piece, what it takes to go on from each, and who trained it."""
+def rounds_of(experiment: Experiment, start: Start, known: History | None) -> Trained:
+    """The rounds of a piece, what it takes to go on from each, who trained it and on what."""
     torch.set_num_threads(1)  # steps are small: threads inside one cost more than they bring
     (run,) = runs_of(experiment)
     federation = prepare(experiment)[run.seed]
-    with closing(train_run(federation, experiment, run, start, known=known)) as rounds:
+    data = spread(federation.dataset)
+    with closing(train_run(federation, experiment, run, *start, known)) as rounds:
         for record, state in rounds:
             saved = to_snapshot(replace(state, params=known.params) if known else state)
             tensors = {name: value.cpu() for name, value in saved.tensors.items()}
-            yield record, replace(saved, tensors=tensors), environment()
+            yield record, replace(saved, tensors=tensors), environment(), data
 
 
 def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_of) -> None:
@@ -64,30 +68,29 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
         return
     folder.every_round = True
     folder.begin()
-    done, start = folder.position(run, experiment.rounds)
-    left = train(experiment, start, known) if done < experiment.rounds else ()
-    for record, snapshot, who in left:
+    _, snapshot = folder.position(run, experiment.rounds)
+    past, more = tuple(folder.runs.get(run, [])), dict[str, Row]()
+    left = () if is_over(past, experiment.rounds) else train(experiment, (snapshot, past), known)
+    for record, saved, who, data in left:
         if who != folder.environment:
             folder.environment = who
             with (place / "provenance.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"from_round": record.number, **who}) + "\n")
-        named = snapshot.tensors.items()
+        named = saved.tensors.items()
         model = {name[6:]: value for name, value in named if name.startswith("param/")}
-        folder.add(record, run, partial(replace, snapshot), model)
-    folder.finish()
+        folder.add(record, run, partial(replace, saved), model)
+        more["data"] = data
+    folder.finish(**more)
 
 
 def twin_of(piece: Piece, out: Path, options: Options) -> History | None:
-    """The same training at another share of stragglers, which FedAvg does not go by, if it is done.
-
-    Answers that were left out of the mean cannot be replayed.
-    """
+    """The same training at another share of stragglers, by which FedAvg does not go, if done."""
     places = sorted((out / piece.path).parent.glob("*")) if piece.strategy == "fedavg" else []
     for place in (place for place in places if (place / SUMMARY).exists()):
         experiment = replace(piece, stragglers=float(place.name)).experiment(options)
         (run,) = runs_of(experiment)
         rounds = OutputFolder.resume(place, asdict(experiment), [run]).runs[run]
-        if not any(record.rejected for record in rounds):
+        if not any(record.rejected for record in rounds):  # of which nothing is known
             return History(tuple(rounds), load_model(place / model_name(run)))
     return None
 
@@ -138,8 +141,7 @@ def on_processes(count: int, arguments: Sequence[str], look: Callable[[], None])
                     killed += 1
                     running.append(start())
                 if killed == ATTEMPTS:
-                    fewer = f"ask for fewer than {count}, or for less memory"
-                    raise BadOption(f"workers were killed {killed} times; {fewer}")
+                    raise BadOption(f"workers were killed {killed} times; try fewer than {count}")
     finally:  # a folder is whole at any time, so nobody needs to be waited for
         for worker in running:
             worker.kill()

@@ -51,9 +51,8 @@ def pieces_of(only: str, stragglers: str, seeds: str, preset: str) -> list[list[
 
     Seeds count from that of the preset for a benchmark.
     """
-    names, presets = (
-        convert(name, text, tuple[str, ...]) for name, text in (("only", only), ("preset", preset))
-    )
+    names = convert("only", only, tuple[str, ...])
+    presets = convert("preset", preset, tuple[str, ...])
     levels = convert("stragglers", stragglers, tuple[float, ...])
     each(one_of(*BENCHMARKS))("only", names)
     each(one_of(*WAYS))("preset", presets)

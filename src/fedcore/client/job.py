@@ -23,6 +23,7 @@ LOOK_CHUNK, MEASURE_CHUNK = 128, 256
 # Of the steps of an epoch: so long a client rests whose coreset is being chosen, ready or not. Were
 # it to go on at once, timing would say who is stepped with whom, and so how libraries round.
 REST = 1 / 8
+LEAST_REST = 4  # steps, beside a GPU: it would stand still while many small coresets are chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class Job:
             elif choose is None:
                 choose = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
-                    yield Rest(math.ceil(REST * -(-size // batch_size)))
+                    least = LEAST_REST if self.data.y.is_cuda else 1
+                    yield Rest(max(least, math.ceil(REST * -(-size // batch_size))))
             samples = choose()
             if phase.coreset is not None:
                 self._note_coreset(samples)

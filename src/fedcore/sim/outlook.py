@@ -56,9 +56,10 @@ def outlook(
     # The longest of K draws is at most the k-th shortest with probability (Σ_{j<=k} p_j)^K.
     within = np.cumsum(chance[order]) ** experiment.clients_per_round
     length = max(float(seconds[order] @ np.diff(within, prepend=0.0)), 1e-9)
-    spent = [float(chance @ part) / length for part in times]
+    spent = np.array([chance @ part for part in times]) / length
     chosen = budgets[budgets > 0]
     quartiles = tuple(np.percentile(chosen, (25, 50, 75)).tolist()) if len(chosen) else ()
-    worth = float(chance @ worths)
-    shares = *spent, max(0.0, 1 - sum(spent)), length / worth if worth else np.inf
-    return Outlook(deadline, of_tau, float(late.mean()), 3600 / length, quartiles, *shares)
+    sending, whole, cores = spent.tolist()
+    worth, waiting = float(chance @ worths), max(0.0, 1 - float(spent.sum()))
+    known = float(late.mean()), 3600 / length, quartiles, sending, whole, cores, waiting
+    return Outlook(deadline, of_tau, *known, length / worth if worth else np.inf)

@@ -24,8 +24,8 @@ class Replay(Measure):
     """An executor that trains nothing, and a measure that knows what would come of it."""
 
     def __init__(self, known: History, measure: Measure) -> None:
-        self._rounds = iter([one for one in known.rounds if one.train_loss is not None])
         self._last, self._real = known.params, measure
+        self._rounds = (one for one in known.rounds if one.train_accuracy is not None)  # measured
         self.memory: dict[ClientId, Tensor] = {}
         self.selection = SelectionTime()
         self.expect = self.close = lambda *_: None

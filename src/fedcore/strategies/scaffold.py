@@ -35,6 +35,8 @@ def build(
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
         known, changes, eta = dict(state.clients), [], step_size(state.version)
+        if eta == 0:  # a schedule has ended: nobody moved, and moves tell of no gradient
+            return state
         for one in updates:
             # (x - y) / (K η) is the client's mean gradient, shift included: c_i+ = it - shift
             gradient = moved({}, one.params, -1 / (one.steps * eta))

@@ -6,11 +6,20 @@ from torch import nn
 
 from fedcore.client.coresets import Coresets
 from fedcore.client.executors import vectorised as module
+from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import Pool, Steps
-from fedcore.client.executors.vectorised import Block
+from fedcore.client.executors.vectorised import Block, VectorisedExecutor
 from fedcore.task import Task
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings
+from fedcore.types import (
+    Assignment,
+    CoresetSpec,
+    LocalPlan,
+    Path,
+    Phase,
+    TrainingSettings,
+    Weighting,
+)
 
 FULL = LocalPlan((Phase(2),), Path.FULL)
 CHOSEN = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kcenter", "logits"))), Path.CORESET)
@@ -31,6 +40,7 @@ def ran(monkeypatch):
 
 
 def train(build_client, sizes, plans):
+    torch.manual_seed(0)
     clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
     task, pool = Task(nn.Linear(3, 2)), Pool(torch.device("cpu"))
     steps = Steps(form_of(task), pool, TrainingSettings(0.1, 4), record=False)
@@ -58,9 +68,43 @@ def test_who_chooses_rests_for_an_eighth_of_its_epoch_while_others_go_on(build_c
 
 
 def test_long_tapes_are_cut(build_client, ran, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_WATCH", 4)
     monkeypatch.setattr(module, "LONGEST_RUN", 5)
     train(build_client, (36, 44), (CHOSEN, FULL))
     lengths = [(len(steps), watch) for steps, watch in ran]
-    assert lengths[:3] == [(4, 2), (4, 2), (1, 2)]
+    assert lengths[:2] == [(5, 2), (4, 2)]
     assert max(length for length, watch in lengths if watch is None) == 5
+
+
+def test_all_who_begin_with_a_look_share_one_pass(build_client, monkeypatch):
+    """Who has looked itself chooses the same samples, and ends where it ends alone."""
+    spec = CoresetSpec(4, "kcenter", "logits")
+    looked = LocalPlan((Phase(1, forward_price=1 / 3), Phase(2, spec)), Path.FORWARD_CORESET)
+    passes, look = [], module.head_gradients
+
+    def counted(task, params, batches):
+        pieces = list(batches)
+        passes.append(sum(len(y) for _, y in pieces))
+        return look(task, params, pieces)
+
+    monkeypatch.setattr(module, "head_gradients", counted)
+    together = train(build_client, (36, 20, 44), (looked, FULL, looked))
+    assert passes == [36 + 44]
+    monkeypatch.setattr(Block, "_look", lambda self, clients: None)
+    alone = train(build_client, (36, 20, 44), (looked, FULL, looked))
+    for one, other in zip(together, alone, strict=True):
+        assert (one.coreset_size, one.loss_count) == (other.coreset_size, other.loss_count)
+        assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in one.params)
+
+
+def test_a_sample_that_is_drawn_twice_is_noted_twice(build_client):
+    """A draw by weight repeats samples: their losses count as often, as in the plain executor."""
+    spec = CoresetSpec(9, "kcenter", "input", Weighting.PROPORTIONAL)
+    plan = LocalPlan((Phase(2, spec),), Path.STATIC_CORESET)
+    clients, settings = {0: build_client(30, seed=0)}, TrainingSettings(0.1, 4)
+    task, asked = Task(nn.Linear(3, 2)), [Assignment(0, plan, 0, 0)]
+    kinds = SequentialExecutor, VectorisedExecutor
+    updates = [kind(task, clients, settings).run(task.initial_params(), asked) for kind in kinds]
+    (expected,), (found,) = updates
+    assert found.loss_count == expected.loss_count == 9
+    assert found.loss_sum == pytest.approx(expected.loss_sum, rel=1e-6)
+    assert found.loss_square_sum == pytest.approx(expected.loss_square_sum, rel=1e-6)

@@ -140,6 +140,7 @@ def browser(tmp_path_factory):
 
 
 SMALL = Experiment(
+    strategies=("fedavg", "fedavg-ds", "fedprox", "fedcore"),
     rounds=12,
     learning_rate=0.001,
     stragglers=(10.0, 30.0),

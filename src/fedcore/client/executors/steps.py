@@ -221,7 +221,7 @@ class Steps:
             joined = torch.cat([seen.residuals, seen.inputs, seen.losses[:, None]], dim=1)
             if self._shown is None:
                 self._shown = joined.new_zeros(len(self.met), joined.shape[1])
-            real = torch.where(coefficient.flatten() > 0, own, len(self.met) - 1)
+            real = own.masked_fill(coefficient.flatten() == 0, len(self.met) - 1)
             self._shown.index_copy_(0, real, joined)
 
         return step

@@ -22,7 +22,6 @@ from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
-LONGEST_WATCH = 64  # steps between two looks at the clients, where each leaves gradients behind
 CROWD = 0.75  # compact when fewer than this share of the slots are still at work
 NOTHING = Train(BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)), False, 0)
 
@@ -151,7 +150,7 @@ class Block:
         count = min(client.remaining or client.rest for client in present)
         watching = any(client.train.watch for client in present if client.remaining)
         if any(client.remaining for client in present):
-            count = min(count, LONGEST_WATCH if watching else LONGEST_RUN)
+            count = min(count, LONGEST_RUN)
             self._step(count, self.task.head_width if watching else None)
         # Where nobody has anything to do, the first to end its rest need not wait for steps.
         for client in present:

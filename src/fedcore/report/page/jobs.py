@@ -19,6 +19,7 @@ from fedcore.sources.benchmark import find
 # Options that say what was run and where, and change no run; and those that make it another size.
 AXES = {"benchmark", "preset", "strategies", "stragglers", "seed", "targets", "executor"}
 AXES |= {"measure_full_gradient", *OF_A_MACHINE}
+PROVENANCE = "provenance.jsonl"  # of a piece that was trained in parts
 SIZES = {"rounds", "time_budget", "evaluate_samples", "data_seed", "data"}
 
 
@@ -26,7 +27,7 @@ class Job(NamedTuple):
     """The folder of a job: the content of its summary, and its rounds where they are kept."""
 
     path: Path
-    content: Mapping[str, Any]
+    content: Result
     runs: Runs
 
 
@@ -64,15 +65,19 @@ def read_jobs(folders: Iterable[Path]) -> list[Job]:
 def _read(path: Path) -> Job:
     runs: Runs = {}
     try:
-        known = {p.name: p.read_text("utf-8") for p in path.iterdir() if p.suffix[:5] == ".json"}
+        names = (EXPERIMENT, SUMMARY, ROUNDS, PROVENANCE)
+        known = {n: (path / n).read_text("utf-8") for n in names if (path / n).exists()}
         lines = known.get(ROUNDS, "").splitlines()
         for line in lines:
             if line is not lines[-1] or line.endswith("}"):  # a crash may have torn the last
                 run, record = from_row(json.loads(line))
                 runs.setdefault(run, []).append(record)
         if SUMMARY in known:
-            return Job(path, json.loads(known[SUMMARY]), runs)
-        return Job(path, summary(runs, json.loads(known[EXPERIMENT])) | {"environment": {}}, runs)
+            content = json.loads(known[SUMMARY])
+        else:
+            content = summary(runs, json.loads(known[EXPERIMENT])) | {"environment": {}}
+        content["provenance"] = [*map(json.loads, known.get(PROVENANCE, "").splitlines())]
+        return Job(path, content, runs)
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         what = f"the job in {str(path)!r} cannot be read: {error}"
         raise BadRecord(f"{what}; resume it, or move it away") from None

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fedcore.report import paper
 from fedcore.report.grids import Cell, Grid, cell_of, cost_grids, level_grids, strategy_title
@@ -34,7 +35,7 @@ def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> di
             anchors.setdefault((*level[:3], run["strategy"]), f"#{anchor}")
             of = level.variant, level.title, strategy_title(run["strategy"]), str(run["seed"])
             home, folder = (os.path.relpath(run["job"].path, at) for at in (place.parent, place))
-            link = Cell(home, link=f"{folder}/rounds.jsonl", anchor=anchor)
+            link = Cell(home, link=quote(f"{folder}/rounds.jsonl"), anchor=anchor)
             rows.append([*map(Cell, of), link, *(cell_of(name, [run]) for name in OF_A_RUN)])
     titles = ("Options", "Level", "Strategy", "Seed", "Folder", *OF_A_RUN.values())
     found["runs"] = Grid("Every run", [*map(Cell, titles)], rows, 4)

@@ -1,0 +1,1 @@
+"""FedAvg and FedBuff beside the nearest public simulators, each under its own virtual clock."""
