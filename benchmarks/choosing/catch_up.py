@@ -70,6 +70,11 @@ def nova_whole(known: Known) -> list[float]:
     return [far / one.steps for one in known]
 
 
+def nova_root(known: Known) -> list[float]:
+    """φ = √(mean ā / a): between answers as they are and moves per step; `tempo` has it."""
+    return [math.sqrt(factor) for factor in nova_whole(known)]
+
+
 def nova_longest(known: Known) -> list[float]:
     """The same, but φ |Δ| <= R, the longest |Δ| of all."""
     reach = max(one.length for one in known)

@@ -148,6 +148,14 @@ def conclusions(study: Study, mnist: Study | None) -> str:
             + f". After one epoch on everything, choosing the rest "
             f"{verdict(difference(mnist, 'fedcore', 'fedcore-drawn'))} against drawing it."
         )
+    rival = f"Against it {ARMS[best].title} {verdict(difference(study, best, 'partial'))}"
+    if mnist is not None:
+        rival += f", on MNIST k-medoids {verdict(difference(mnist, 'medoids', 'partial'))}"
+    lines.append(
+        "**Our own strategy**, [`tempo`](methods.md), trains as the arm "
+        f"`{ARMS['partial'].title}` does: whole epochs, then a draw of what fits. {rival}. "
+        "`fedcore` chooses, as the paper has it."
+    )
     return "\n".join(told(f"- {line}", "  ") for line in lines)
 
 

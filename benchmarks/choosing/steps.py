@@ -69,6 +69,8 @@ METHODS: dict[str, Method] = {
     "drawn-longest": Method("the same, to the longest", "drawn", {}, catch_up.to_the_longest),
     "drawn-nova": Method("the same, FedNova", "drawn", {}, catch_up.nova),
     "drawn-nova-whole": Method("the same, FedNova, whole rounds", "drawn", {}, catch_up.nova_whole),
+    "drawn-nova-root": Method("the same, √ of FedNova's", "drawn", {}, catch_up.nova_root),
+    "tempo": Method("Tempo: that, within the longest", "tempo"),
     "drawn-nova-longest": Method(
         "the same, FedNova, to the longest", "drawn", {}, catch_up.nova_longest
     ),
@@ -76,7 +78,7 @@ METHODS: dict[str, Method] = {
         "the same, FedNova, to the median", "drawn", {}, catch_up.nova_median
     ),
 }
-NOVA = ("drawn-nova", "drawn-nova-whole", "drawn-nova-longest", "drawn-nova-median")
+NOVA = ("drawn-nova", "drawn-nova-whole", "drawn-nova-root", "tempo", "drawn-nova-longest")
 
 
 @dataclass(frozen=True)

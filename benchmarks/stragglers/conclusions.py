@@ -141,6 +141,11 @@ def told(studies: list[Study]) -> dict[str, str]:
             f"CA2FL, which must first have met everybody, {soon(studies, 'ca2fl')}; FedAvg and "
             "FedBuff do not get there in most seeds."
         ),
+        "Tempo, ours, is early and ends high.": (
+            "It draws, spends all of its time, and counts answers by the root of the steps that "
+            f"they lack: {end('tempo')}, worst seeds {worst(studies, 'tempo')}, and "
+            f"{soon(studies, 'tempo')} deadlines to 90 % of the best final accuracy."
+        ),
         "Whom one draws.": (
             f"With FedAvg, uniform draws end at {end('fedavg-uniform')}. Oort draws who is fast "
             f"and makes many merges ({merges(studies, 'oort')}) without the slow, and ends at "

@@ -218,6 +218,7 @@ def test_rules_of_catching_up_by_hand():
     assert catch_up.to_the_longest(known) == [1, 1, 4, 2]
     assert catch_up.nova(known) == [0.775, 0.775, 7.75, 0.775]
     assert catch_up.nova_whole(known) == [1.25, 1.25, 12.5, 1.25]
+    assert catch_up.nova_root(known) == pytest.approx([1.25**0.5, 1.25**0.5, 12.5**0.5, 1.25**0.5])
     assert catch_up.nova_longest(known) == [1.25, 1, 4, 1.25]
     assert catch_up.nova_median(known) == [1.25, 0.75, 3, 1.25]
 

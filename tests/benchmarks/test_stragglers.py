@@ -119,6 +119,8 @@ def test_the_conclusions_are_what_the_numbers_say(study):
             assert final(inside) > final(plain) + 10
     soon = {n: statistics.median(figures.times_to(study, n, study["targets"][0])) for n in there}
     assert soon["fedcore"] < soon["ca2fl"] < soon["fedavg"] == soon["fedbuff"] == math.inf
+    assert soon["tempo"] < soon["fedcore"]
+    assert worst_seed(study, "tempo") > final("fedcore") + 3
     assert final("oort") < final("fedavg-uniform")
     above = {*conclusions.ahead_everywhere(STUDIES)}
     assert {"ca2fl", "fedcore-buff"} <= above

@@ -43,60 +43,55 @@ def answers(*known):
 
 
 def test_merges_by_hand(merged, state_of):
-    """2 and 4 did everything: R = 3. Of 1 a tenth was done, φ = 3; of -2 half, φ = 1.5."""
-    told = answers((2.0, 100), (4.0, 100), (1.0, 10), (-2.0, 50))
+    """ā = 100: 100 steps count once, 25 twice, 4 five times."""
+    told = answers((2.0, 100), (3.0, 25), (-0.5, 4))
     after = merged(tempo.build(), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((2 + 4 + 3 - 3) / 4)
-    assert float(after.tensors["reach"]) == 3.0
+    assert after.params["w"].item() == pytest.approx((2 + 6 - 2.5) / 3)
 
 
-def test_a_tenth_counts_at_most_ten_times(merged, state_of):
-    """R = 50 would allow φ = 50."""
-    after = merged(tempo.build(), state_of(0.0), *answers((50.0, 100), (1.0, 10)))
-    assert after.params["w"].item() == pytest.approx((50 + 10) / 2)
+def test_sizes_count_by_the_root_too(merged, state_of):
+    """E epochs on 80 and 720 samples: 100 and 900 steps, ā = 500, both on time."""
+    told = [(0, 3.0, 0.0, {"steps": 100, "num_samples": 80}),
+            (1, 6.0, 0.0, {"steps": 900, "num_samples": 720})]  # fmt: skip
+    after = merged(tempo.build(), state_of(0.0), *told)
+    expected = (3 * math.sqrt(5) + 6 * math.sqrt(5 / 9)) / 2
+    assert after.params["w"].item() == pytest.approx(expected)
 
 
-def test_who_is_beyond_the_median_is_not_shortened(merged, state_of):
-    after = merged(tempo.build(), state_of(0.0), *answers((1.0, 100), (5.0, 10)))
+def test_equal_clients_that_are_on_time_are_fedavgs(merged, state_of):
+    after = merged(tempo.build(), state_of(0.0), *answers((2.0, 100), (4.0, 100)))
     assert after.params["w"].item() == pytest.approx(3.0)
 
 
-def test_the_reach_is_remembered_where_nobody_does_everything(merged, state_of):
-    strategy = tempo.build()
-    first = merged(strategy, state_of(0.0), *answers((4.0, 100)))
-    told = [(0, 5.0, 4.0, {"steps": 10, "num_samples": 80})]
-    second = merged(strategy, first, *told)
-    assert second.params["w"].item() == pytest.approx(4.0 + 4.0)  # moved by 1, lengthened to R = 4
-    assert float(second.tensors["reach"]) == 4.0
-
-
-def test_before_anybody_did_it_is_the_median_of_all(merged, state_of):
-    after = merged(tempo.build(), state_of(0.0), *answers((1.0, 10), (2.0, 10), (6.0, 10)))
-    assert after.params["w"].item() == pytest.approx((2 + 2 + 6) / 3)
-    assert "reach" not in after.tensors
+def test_no_merge_goes_further_than_its_longest_answer(merged, state_of):
+    """A hundredth of the steps: each counts ten times, and the mean would be 15."""
+    after = merged(tempo.build(), state_of(0.0), *answers((1.0, 1), (2.0, 1)))
+    assert after.params["w"].item() == pytest.approx(2.0)
 
 
 def test_work_that_a_node_reports_goes_before_its_steps(merged, state_of):
-    """400 of 10 x 80 samples in however many steps: φ = 2."""
-    told = answers((8.0, 100), (1.0, 7))
-    told[1][3]["work"] = 400
+    """200 of 10 x 80 samples in however many steps: twice; ā is in samples then."""
+    told = answers((8.0, 3), (1.0, 7))
+    told[0][3]["work"], told[1][3]["work"] = 800, 200
     after = merged(tempo.build(), state_of(0.0), *told)
     assert after.params["w"].item() == pytest.approx((8 + 2) / 2)
 
 
 def test_weights_by_samples(merged, state_of):
+    """p = 1/4 and 3/4, ā = (100 + 3 x 300) / 4 = 250: √2.5 and √(250 / 150)."""
     told = [(0, 2.0, 0.0, {"steps": 100, "num_samples": 80}),
             (1, 1.0, 0.0, {"steps": 150, "num_samples": 240})]  # fmt: skip
     after = merged(tempo.build(aggregation="samples"), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((80 * 2 + 240 * 2) / 320)
+    expected = 2 * math.sqrt(2.5) / 4 + 3 * math.sqrt(5 / 3) / 4
+    assert after.params["w"].item() == pytest.approx(expected)
 
 
 moves = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
 @given(st.lists(st.tuples(moves, st.integers(1, 100)), min_size=1, max_size=8))
-def test_no_merge_goes_further_than_its_longest_answer(known):
-    """Stable by construction: φ |Δ| <= max(|Δ|, R), whatever share of the work was done."""
+def test_stable_by_construction(known):
+    """|w' - w| <= max |Δ|, whatever share of the work was done."""
     from fedcore.server.state import ServerState
     from fedcore.types import LocalUpdate
 

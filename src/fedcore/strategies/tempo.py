@@ -1,21 +1,20 @@
-"""Tempo: who is slow trains on as much as fits, drawn anew, and its answer is lengthened for it.
+"""Tempo: who is slow trains on as much as fits, drawn anew, and the merge makes up for its steps.
 
-Whole epochs, then a draw of what fits. Who so does n of E m samples moves the model by Δ:
+Whole epochs, then a draw of what fits. a_i are the steps that a client took, ā those of E epochs on
+everything, in the mean over all who answer; Δ_i is how far it moved.
 
-    n_i = min(E m_i, c_i τ)        φ_i = max(1, min(E m_i / n_i, R / |Δ_i|))
-    w ← w + Σ p_i φ_i Δ_i          R: median |Δ| of those who did everything
+    n_i = min(E m_i, c_i τ)        φ_i = √(ā / a_i)        U = Σ p_i φ_i Δ_i
+    w ← w + U min(1, max |Δ_i| / |U|)
 
-R is that of the last merge that had any of those; before there is one, the median of all. So nobody
-is carried further than they go who have the time, and no limit is set by hand.
+φ = 1 would be FedAvg, where more steps pull harder, and φ = mean a / a_i FedNova, where few steps
+are stretched as if they led straight on; the root is between. No merge goes further than its
+longest answer, whatever the deadline, and there is nothing to set by hand.
 
 Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0018).
 """
 
 import math
 from dataclasses import replace
-from statistics import median
-
-import torch
 
 from fedcore.coreset.proxies import NONE
 from fedcore.deadline import capacity
@@ -29,24 +28,19 @@ def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -
     """E and the samples of a step say how many steps a whole round has."""
     weigh = AGGREGATIONS[aggregation]
 
-    def missed(one: LocalUpdate) -> float:  # E m / n
-        if one.work is not None:  # which nodes of a deployment report
-            return epochs * one.num_samples / max(1, one.work)
-        return epochs * -(-one.num_samples // batch_size) / max(1, one.steps)
-
-    def length(one: LocalUpdate) -> float:  # |Δ|
-        return math.sqrt(sum(float(m.double().square().sum()) for m in one.params.values()))
+    def taken(one: LocalUpdate) -> tuple[float, float]:  # a, and what E epochs have
+        if one.work is not None:  # nodes of a deployment report samples
+            return max(1, one.work), epochs * one.num_samples
+        return max(1, one.steps), epochs * -(-one.num_samples // batch_size)
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
-        known = [(length(one), missed(one)) for one in updates]
-        whole = [length for length, times in known if times <= 1]
-        kept = {"reach": torch.tensor(median(whole), dtype=torch.float64)} if whole else {}
-        tensors = {**state.tensors, **kept}
-        reach = float(tensors.get("reach", median(length for length, _ in known)))
-        factors = (max(1.0, min(times, reach / (length or 1.0))) for length, times in known)
-        weights = [weigh(one) * own for one, own in zip(updates, factors, strict=True)]
-        params = moved(state.params, summed(updates, weights), 1 / sum(map(weigh, updates)))
-        return replace(state, params=params, tensors=tensors)
+        steps, shares = [taken(one) for one in updates], [weigh(one) for one in updates]
+        pairs, total = list(zip(shares, steps, strict=True)), sum(shares)
+        far = sum(share * whole for share, (_, whole) in pairs) / total
+        move = summed(updates, [share / total * (far / own) ** 0.5 for share, (own, _) in pairs])
+        length = _length(replace(updates[0], params=move))
+        bound = min(1.0, max(map(_length, updates)) / (length or 1.0))
+        return replace(state, params=moved(state.params, move, bound))
 
     return Strategy(plan, all_at_once(merge, moves=True), keeps_deadline=True)
 
@@ -59,3 +53,7 @@ def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
     drawn = Phase(1, CoresetSpec(rest, "uniform-plain", NONE))
     phases = (Phase(whole),) * (whole > 0) + (drawn,) * (rest > 0)
     return LocalPlan(phases, Path.PARTIAL if whole else Path.RANDOM_SUBSET) if phases else SIT_OUT
+
+
+def _length(one: LocalUpdate) -> float:  # |Δ|
+    return math.sqrt(sum(float(move.double().square().sum()) for move in one.params.values()))
