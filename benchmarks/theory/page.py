@@ -36,7 +36,7 @@ def shares(row: Row) -> list[float]:
     return [own / size for own, size in pairs if own < size]
 
 
-def table(rows: list[Row], advised: float | None) -> str:
+def table(rows: list[Row], advised: float) -> str:
     """Markdown: a line for every deadline, and which is best by what."""
     lines = ["| " + " | ".join(TITLES) + " |", "|" + " --- |" * len(TITLES)]
     for row in rows:
@@ -51,13 +51,13 @@ def table(rows: list[Row], advised: float | None) -> str:
     }
     best = {name: min(rows, key=lambda row: row[name])["deadline"] for name in names}
     told = [f"{best[name]:.3g} by {title}" for name, title in names.items()]
-    if advised is not None:
-        told.append(f"{advised:.3g} by `fedcore advise`")
-    apart = f"{best['bound'] / best['loss']:.3g} times the measured best"
+    told.append(f"{advised:.3g} by `fedcore advise`")
+    apart = f"{best['bound'] / best['loss']:.3g} times the measured best, the advised one "
+    apart += f"{advised / best['loss']:.2g} times"
     return "\n".join([*lines, "", f"Best deadlines: {', '.join(told)}. The bound's is {apart}."])
 
 
-def draw(found: dict[float, list[Row]], path: Path, advised: float | None) -> None:
+def draw(found: dict[float, list[Row]], path: Path, advised: float) -> None:
     """Bounds, loss and ε over the deadline, a panel for each l2."""
     from matplotlib.figure import Figure
 
@@ -77,15 +77,14 @@ def draw(found: dict[float, list[Row]], path: Path, advised: float | None) -> No
             values = [row[name] for row in rows]
             axes.loglog(times, values, marker="o", markersize=3, label=title, color=colour)
         axes.axhline(rows[0]["first"], color="#999999", linewidth=0.8, label="loss before")
-        if advised is not None:
-            axes.axvline(advised, color="black", linestyle=":", linewidth=1, label="advised")
+        axes.axvline(advised, color="black", linestyle=":", linewidth=1, label="advised")
         axes.set(xlabel="Deadline (1: 30 % are late)", title=f"l2 = {l2:g}")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(path)
 
 
-def write_page(folder: Path, results: Path, picture: Path, advised: float | None) -> None:
+def write_page(folder: Path, results: Path, picture: Path, advised: float) -> None:
     """Results as JSON, as Markdown and as a picture."""
     found = rows_of(folder)
     kept = {str(l2): [short(row) for row in rows] for l2, rows in found.items()}

@@ -58,6 +58,7 @@ def test_a_run_with_the_schedule_s_options_takes_the_same_steps(deadline):
     history = fedcore.simulate(
         [(x, y)],
         model,
+        strategy="fedcore",
         rounds=rounds,
         epochs=epochs,
         batch_size=100,

@@ -152,7 +152,7 @@ def bound(
     *,
     out: Path | None = typer.Option(None, help="Folder for the table and the plot."),
     l2: str = typer.Option("0.01", metavar="NUMBER", help="Of the regulariser l2/2 ||w||^2."),
-    paths: str = typer.Option("5", metavar="NUMBER", help="Runs that expectations are means of."),
+    paths: str = typer.Option("3", metavar="NUMBER", help="Runs that expectations are means of."),
     **given: Any,
 ) -> None:
     """Check the convergence theorem on logistic regression by full gradients: docs/theory.md.
