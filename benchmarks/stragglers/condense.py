@@ -44,9 +44,10 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
     targets = targets_of([list(chosen_runs(runs).values()) for _, runs in done.values()])
     path = results / f"stragglers-{benchmark}-{fleet}.json"
     events, wrong = looked_at(out / benchmark / fleet, list(done))
-    if not events and path.exists():  # the log stayed where the runs were made, and was read there
+    if path.exists():  # of logs that stayed where their runs were made, what was read there counts
         before = json.loads(path.read_text("utf-8"))
-        events, wrong = before["events_verified"], before["events_wrong"]
+        events = max(events, before["events_verified"])
+        wrong = max(wrong, before["events_wrong"])
     content = {
         "benchmark": benchmark,
         "fleet": fleet,
