@@ -44,8 +44,8 @@ test-e2e: $(READY) ## the deployment over real processes (minutes)
 	@$(BIN)/python -m pytest -q -m e2e --timeout 240 tests/e2e
 
 browser: ## Debian's Chromium, and axe by npm, for the tests of report.html (as root)
-	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null
-	@npm install --silent --no-audit --no-fund --prefix .axe axe-core@4.14.0 >/dev/null
+	@command -v chromium >/dev/null || { timeout 60 apt-get update -qq && timeout 180 apt-get install -y -qq --no-install-recommends chromium; } >/dev/null
+	@timeout 60 npm install --silent --no-audit --no-fund --prefix .axe axe-core@4.14.0 >/dev/null
 
 fmt: $(READY) ## format and sort imports
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
