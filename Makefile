@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: $(READY) ## compare FedCore with its three baselines on Synthetic(1, 1); table and plots
+run: $(READY) ## compare FedCore and Tempo with three baselines on Synthetic(1, 1); tables and plots
 	@$(BIN)/fedcore compare --benchmark synthetic-1-1 --stragglers 30 --rounds 100 --seed 0,1,2,3,4 \
 	  --out runs/synthetic-1-1 --overwrite
 
