@@ -5,6 +5,7 @@ from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.estimator import CoresetSelector as CoresetSelector
 from fedcore.coreset.metric import Euclidean, OuterProduct
 from fedcore.history import History
+from fedcore.report.load import load
 from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.simulate import simulate
@@ -44,6 +45,7 @@ __all__ = [
     "__version__",
     "advise",
     "coreset_for",
+    "load",
     "partition",
     "partitioned",
     "select_coreset",

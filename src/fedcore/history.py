@@ -56,6 +56,28 @@ class History:
         """How many rounds were late."""
         return sum(r.seconds / (r.allowed or r.deadline) > 1 for r in self.rounds)
 
+    def time_to(self, accuracy: float) -> float | None:
+        """Time in deadlines until the test accuracy was first as high; None: it never was."""
+        passed = 0.0
+        for record in self.rounds:
+            passed += record.time
+            if record.test_accuracy is not None and record.test_accuracy >= accuracy:
+                return passed
+        return None
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the test accuracy over time, into ``axes`` of matplotlib or new ones; gives them."""
+        if axes is None:
+            from matplotlib import pyplot
+
+            axes = pyplot.gca()
+        times = np.cumsum([record.time for record in self.rounds])
+        axes.plot(
+            times, [np.nan if r.test_accuracy is None else r.test_accuracy for r in self.rounds]
+        )
+        axes.set(xlabel="Time in deadlines", ylabel="Test accuracy")
+        return axes
+
     def accuracies(self, split: str, first: int = 1) -> list[float]:
         """Accuracies on ``split``, 'test' or 'train', from a round on, where they were measured."""
         values = (getattr(r, f"{split}_accuracy") for r in self.rounds if r.number >= first)
