@@ -28,7 +28,23 @@ def sections() -> dict[str, str]:
         "lab-peers": lab_peers_section(_read("lab-peers.json")),
         "cohort": growth_table(growth["cohort"], "cohort"),
         "fleet": growth_table(growth["fleet"], "fleet"),
+        "tiny": tiny_table(_read("tiny-coresets-cuda.json")),
     }
+
+
+def tiny_table(report: dict[str, Any]) -> str:
+    """Rounds with tiny coresets: seconds, and what is asked of the device."""
+    counts = ("steps", "launches", "waits", "copies")
+    lines = [f"| strategy | s a round | times FedProx | {' | '.join(counts)} | clients at work |"]
+    lines.append("| --- " * (4 + len(counts)) + "|")
+    for name, found in report["methods"].items():
+        asked = " | ".join(f"{found['a round'][what]:.0f}" for what in counts)
+        paths = found["paths"]
+        busy = sum(count for path, count in paths.items() if path != "sat-out")
+        share = f"{busy} of {sum(paths.values())}"
+        times = f"{found['seconds a round']:.3f} | {found['times FedProx']:.2f}"
+        lines.append(f"| {name} | {times} | {asked} | {share} |")
+    return "\n".join(lines)
 
 
 def peers_section(report: dict[str, Any]) -> str:
