@@ -175,10 +175,11 @@ def better() -> str:
             rows.append([ARMS[arm].title, *shown, "yes" if len(sure) == 3 else "no"])
     head = ["tried", *(f"against {ARMS[other].title}" for other in rivals), "beats every draw"]
     shares = ", ".join(f"{100 * share:g}" for share in part.shares)
+    missing = f" {study['missing']} runs are missing." if study["missing"] else ""
     about = told(
         f"Tried on Synthetic(1, 1) with E = {part.epochs[0]}, shares {shares} %, {part.rounds} "
-        f"rounds, seeds {part.seeds[0]} to {part.seeds[-1]}, which the study above does not use. "
-        f"None is charged for looking at samples or choosing among them, so what they gain is an "
+        f"rounds, seeds {part.seeds[0]} to {part.seeds[-1]}, which the study above does not use."
+        f"{missing} None is charged for looking at samples or choosing among them, so what they gain is an "
         f"upper bound. What does not beat every draw stays where it is, in benchmarks/choosing."
     )
     return f"## Better selection, if there is any\n\n{about}\n\n{table(head, rows)}\n"
