@@ -180,7 +180,8 @@ def better() -> str:
         f"Tried on Synthetic(1, 1) with E = {part.epochs[0]}, shares {shares} %, {part.rounds} "
         f"rounds, seeds {part.seeds[0]} to {part.seeds[-1]}, which the study above does not use."
         f"{missing} None is charged for looking at samples or choosing among them, so what they "
-        f"gain is an upper bound. What does not beat every draw stays where it is, in benchmarks/choosing."
+        f"gain is an upper bound. What does not beat every draw stays where it is, in "
+        f"benchmarks/choosing."
     )
     return f"## Better selection, if there is any\n\n{about}\n\n{table(head, rows)}\n"
 

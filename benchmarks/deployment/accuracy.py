@@ -192,6 +192,7 @@ def main() -> None:
     found = compare(told, list(seeds))
     print(table(found))
     if out is not None:
+        told.pop("data_dir", None)  # a place on this machine
         out.write_text(json.dumps({"settings": told, "runs": found}, indent=1) + "\n")
 
 
