@@ -24,7 +24,7 @@ from fedcore.report.output import ROUNDS
 from fedcore.sim.replay import train_run
 from fedcore.sources.clients import LazyClients
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'fedcore[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: install the extra 'ray'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore")]
 
 OPTIONS = {"rounds": 40, "epochs": 4, "device": "cpu", "threads": 1}

@@ -107,3 +107,9 @@ class RunKey:
     stragglers: float
     seed: int
     learning_rate: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What its files are called; those of a benchmark have a folder."""
+        rate = f"-{self.learning_rate:g}" if self.learning_rate else ""
+        return f"{self.strategy}-{self.stragglers:g}-seed-{self.seed}{rate}"

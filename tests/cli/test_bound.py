@@ -44,6 +44,7 @@ def test_constants_a_row_for_every_synchronisation_and_a_plot(tmp_path):
     assert "--learning-rate" in output
     assert "--schedule inverse-time --schedule-decay" in output
     assert (tmp_path / "new" / "one" / "bound.png").stat().st_size > 5000
+    assert "slope" in (tmp_path / "new" / "one" / "bound.txt").read_text("utf-8")
 
 
 def test_the_regulariser_is_the_convexity():

@@ -97,7 +97,7 @@ def test_brackets_are_printed_as_they_are(tmp_path, monkeypatch, capsys):
     run_job(dataclasses.replace(SMALL, rounds=1, seed=(0,)), out)
     heard = capsys.readouterr()
     assert f"Written to {out}: summary.json" in heard.out
-    assert "pip install 'fedcore[plots]'" in heard.err
+    assert "install FedCore with its extra 'plots'" in heard.err
     assert "FedCore, 30 % stragglers: 1 round done" in heard.err
 
 

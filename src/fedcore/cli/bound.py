@@ -62,6 +62,7 @@ A_1 {a[0]:.4g}, A_2 {a[1]:.4g} corrected; A_1 {b[0]:.4g}, A_2 {b[1]:.4g} in the 
 Loss above the least: {found.gap[-1].mean():.4g}, bound {of.smoothness / 2 * curves[1, -1]:.4g}"""
     console.print(told, highlight=False, soft_wrap=True)
     if out is not None:
+        (out / "bound.txt").write_text(told + "\n", encoding="utf-8")
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
         axes = figure.subplots()
         axes.loglog(rounds[1:], curves.T[1:], label=NAMES)

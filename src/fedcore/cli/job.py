@@ -81,7 +81,9 @@ def run_job(
                 draw_all(chosen_runs(found), out)
                 files += PICTURES
             except ImportError:
-                notices.print("No plots: matplotlib is missing; pip install 'fedcore[plots]'.")
+                notices.print(
+                    "No plots: matplotlib is missing; install FedCore with its extra 'plots'."
+                )
         write_page([Job(out, content, found)], out)
         console.print(f"Written to {out}: {', '.join([*files, PAGE])}", soft_wrap=True)
     return content

@@ -29,8 +29,8 @@ app = typer.Typer(
     help=flowing(
         """Federated learning whose rounds end on time: slow clients train on coresets.
 
-        Start with [bold]fedcore compare --out runs/first[/bold]: four ways to deal with slow
-        clients on one benchmark, as tables and plots.
+        Start with [bold]fedcore compare --out runs/first[/bold]: five ways to deal with slow
+        clients on one benchmark, as tables, plots and a page.
         """
     ),
 )
@@ -78,8 +78,8 @@ def compare(
     """Train several strategies on the same clients, cohorts and initial model; compare them.
 
     Each strategy meets the same slow clients. FedAvg waits for them, FedAvg-DS drops them, FedProx
-    cuts their epochs short, FedCore gives them a coreset. Times are in units of the deadline: a
-    round of 1.00 ends exactly on time.
+    cuts their epochs short, FedCore gives them a coreset, Tempo draws what fits and makes up for
+    missing steps. Times are in units of the deadline: a round of 1.00 ends exactly on time.
 
     [bold]Examples[/bold]
 
@@ -219,7 +219,7 @@ def advise(
     from fedcore.report.plots import draw_advice
 
     if plot is not None and not (find_spec("matplotlib") and plot.parent.is_dir()):
-        needs = "matplotlib (pip install 'fedcore[plots]') and a folder that is there"
+        needs = "matplotlib (FedCore's extra 'plots') and a folder that is there"
         raise BadOption(f"plot {str(plot)!r} needs {needs}")
     options = {**options_from(given, config), "budget": budget, "model_bytes": model_bytes}
     source, tell = options.pop("benchmark", Experiment.benchmark), plain_console(stderr=True).print

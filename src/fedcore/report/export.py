@@ -22,7 +22,7 @@ def check_tools(tools: Sequence[str], out: Path | None) -> None:
         if out is None:
             raise BadOption(f"{tool} needs the folder of a job; name it with --out")
         if find_spec(tool) is None:
-            raise BadOption(f"{tool} is missing; pip install 'fedcore[{tool}]'")
+            raise BadOption(f"{tool} is missing; install FedCore with its extra {tool!r}")
 
 
 def export(folder: Path, tools: Sequence[str]) -> None:
@@ -45,7 +45,7 @@ def _tensorboard(folder: Path, runs: Rows) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     for run, rows in runs.items():
-        with SummaryWriter(folder / "tensorboard" / _name(run)) as writer:
+        with SummaryWriter(folder / "tensorboard" / run.name) as writer:
             for row in rows:
                 for name in (name for name in NUMBERS if row[name] is not None):
                     writer.add_scalar(name, row[name], row["round"])
@@ -57,16 +57,11 @@ def _mlflow(folder: Path, runs: Rows) -> None:
     options = json.loads((folder / EXPERIMENT).read_text("utf-8"))
     for run, rows in runs.items():
         mlflow.set_experiment(f"fedcore {run.benchmark}")
-        with mlflow.start_run(run_name=_name(run)):
+        with mlflow.start_run(run_name=run.name):
             mlflow.log_params(options | asdict(run))
             for row in rows:
                 known = {name: row[name] for name in NUMBERS if row[name] is not None}
                 mlflow.log_metrics(known, step=row["round"])
-
-
-def _name(run: RunKey) -> str:
-    rate = f"-{run.learning_rate:g}" if run.learning_rate else ""
-    return f"{run.strategy}-{run.stragglers:g}-seed-{run.seed}{rate}"
 
 
 TOOLS: dict[str, Callable[[Path, Rows], None]]

@@ -206,8 +206,7 @@ def load_model(path: Path) -> dict[str, Tensor]:
 
 def model_name(run: RunKey) -> str:
     """The file of a run's last model."""
-    rate = f"-{run.learning_rate:g}" if run.learning_rate else ""
-    return f"model-{run.strategy}-{run.stragglers:g}-seed-{run.seed}{rate}.safetensors"
+    return f"model-{run.name}.safetensors"
 
 
 def save_checkpoint(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:

@@ -27,7 +27,7 @@ def ray_cluster(address: str = "") -> Any:
     try:
         import ray
     except ImportError:
-        raise BadOption("Ray is missing; pip install 'fedcore[ray]'") from None
+        raise BadOption("Ray is missing; install FedCore with its extra 'ray'") from None
     try:
         ray.init(address=address or None, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
