@@ -137,7 +137,7 @@ def test_stats_take_options_and_draw(tmp_path):
 def test_stats_without_matplotlib_say_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BadOption, match=r"fedcore\[plots\]"):
+    with pytest.raises(BadOption, match=r"extra .plots."):
         ask("data", "stats", "synthetic-1-1", "--plot", tmp_path / "a.png")
 
 
