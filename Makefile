@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help run test test-e2e browser check fmt lint types tests paper-synthetic bench-coreset study \
         study-moving study-stragglers study-deadlines study-choosing bench-simulator bench-rounds \
         bench-peers bench-lab-peers bench-growth methods \
-        results docs clean
+        results tutorial docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ methods: $(READY) ## write docs/methods.md from the files of strategies and samp
 
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables
+
+tutorial: $(READY) ## run examples/tutorial.ipynb and keep what its cells print
+	@$(BIN)/python docs/site/notebook.py examples/tutorial.ipynb
 
 # The extra alone, in an environment of its own: it reads the source and imports none of it.
 DOCS := .venv-docs

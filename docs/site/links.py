@@ -21,7 +21,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(`{3,}).*?^\1`*$", re.M | re.S)
 STYLES = {"light": "default", "dark": "github-dark"}  # of code, by the theme's two modes
 LANGUAGES = {".py": "python", ".toml": "toml", ".csv": "text", ".json": "json"}
-HOME = "README.md"
+HOME, TUTORIAL = "README.md", "examples/tutorial.ipynb"
 
 places: dict[str, str] = {}  # path in the repository -> path among the pages
 
@@ -33,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     places.clear()
     for file in files.documentation_pages():
         places[f"{docs}/{file.src_uri}"] = file.src_uri
-    waiting = [HOME, f"{docs}/adr", *places]
+    waiting = [HOME, TUTORIAL, f"{docs}/adr", *places]
     while waiting:
         path = waiting.pop()
         if path not in places:
