@@ -63,9 +63,10 @@ def select_coreset(
         selector has one, and the relative ``gradient_error`` of the weighted sum; NumPy arrays
         for NumPy arrays, otherwise tensors on the device of the gradients.
 
-    >>> found = select_coreset(np.array([[0.0], [1], [2], [10], [11], [12]]), 2)
-    >>> found.indices.tolist(), found.weights.tolist()
-    ([1, 4], [3.0, 3.0])
+    Examples:
+        >>> found = select_coreset(np.array([[0.0], [1], [2], [10], [11], [12]]), 2)
+        >>> found.indices.tolist(), found.weights.tolist()
+        ([1, 4], [3.0, 3.0])
     """
     space = _space(gradients)
     size = number_of("budget", budget, len(space))
