@@ -25,7 +25,7 @@ def look(setting, proxy, objective=nn.functional.cross_entropy, order=None):
     watching = Watching(model, proxy)
     with watching.watch():
         for batch in torch.randperm(COUNT).split(8) if order is None else order:
-            watching.meet(batch.tolist())
+            watching.met.append(batch.tolist())
             objective(model(x[batch]), y[batch]).backward()
     return watching
 

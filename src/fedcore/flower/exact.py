@@ -4,8 +4,6 @@ The same plan and seed give the simulator's answer to the last bit, as long as t
 there is not, the coreset shrinks after the first epoch, and no step is begun that would be late.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -60,8 +58,8 @@ def fit(
     (update,) = executor.run(params, [told])
     timed.stepped()
     model.load_state_dict(update.params, strict=False)
-    count = update.loss_count if update.loss_sum else 0  # cut before they were noted
-    turn.say(loss_sum=update.loss_sum, loss_square_sum=update.loss_square_sum, loss_count=count)
+    turn.said.loss_sum, turn.said.loss_square_sum = update.loss_sum, update.loss_square_sum
+    turn.said.loss_count = update.loss_count if update.loss_sum else 0  # cut before they were noted
     turn.chosen(update.coreset_size or 0, update.gradient_error, update.fell_back)
     turn.examples = len(data)
     return turn.reply(model.state_dict())

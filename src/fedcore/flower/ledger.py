@@ -5,8 +5,6 @@ types, shapes and raw bytes, put in place in one step; what the fleet taught is 
 file a round, the last few are kept, and a damaged one is passed over.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -36,9 +36,10 @@ from fedcore.types import Phase, Weighting
 
 
 class on_time:  # noqa: N801, used like a function
-    """All epochs of an order in one go; a second iteration yields nothing.
+    """All epochs of an order in one go, around a user's loader, workers and collate function.
 
-    ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer.
+    ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer;
+    ``prox_mu`` and ``step_scale`` are for the loss, step_scale · L + prox_mu / 2 · ||w - w_r||².
     """
 
     def __init__(
@@ -50,11 +51,6 @@ class on_time:  # noqa: N801, used like a function
         *,
         clock: Clock = WALL,
     ) -> None:
-        """Bind the user's loader, with its shuffling, workers and collate function, and model.
-
-        ``prox_mu`` and ``step_scale`` of the order are for the user's loss:
-        step_scale · L + prox_mu / 2 · ||w - w_r||².
-        """
         sampled = isinstance(trainloader, DataLoader) and trainloader.batch_sampler is not None
         if not sampled or isinstance(trainloader.dataset, IterableDataset):
             raise BadOption("trainloader must be a DataLoader of a dataset that can be indexed")
@@ -67,8 +63,7 @@ class on_time:  # noqa: N801, used like a function
         self._way = self._follow(plan.phases)
 
     def __iter__(self) -> Iterator[Any]:
-        """What is left of the order."""
-        return self._way
+        return self._way  # what is left of the order: a second iteration yields nothing
 
     def _follow(self, phases: Sequence[Phase]) -> Iterator[Any]:
         watching: Watching | None = None
@@ -92,10 +87,16 @@ class on_time:  # noqa: N801, used like a function
     ) -> Iterator[Any]:
         """Hand out batches while there is time; a step lasts from one question to the next."""
         turn, device = self._turn, next((p.device for p in self._model.parameters()), None)
-        loader = copy.copy(self._loader)
+        loader, steps = copy.copy(self._loader), length_hint(batches, -1)
+
+        def noted() -> Iterator[Sequence[int]]:  # before a batch is read, by workers perhaps
+            for batch in batches:
+                drawn.append(list(batch))
+                yield drawn[-1]
+
         # The same workers and collate function for other batches; plain assignment is refused.
-        loader.__dict__.update(batch_sampler=_noted(batches, drawn), _iterator=None)
-        ready, step, steps = iter(loader), 0, length_hint(batches, -1)
+        loader.__dict__.update(batch_sampler=noted(), _iterator=None)
+        ready, step = iter(loader), 0
         while step != steps and not turn.said.cut_short and turn.go_on():
             began = turn.clock.steady()
             try:
@@ -103,7 +104,7 @@ class on_time:  # noqa: N801, used like a function
             except StopIteration:
                 return
             if watching is not None:
-                watching.meet(drawn[step])
+                watching.met.append(drawn[step])
             yield batch
             if device is not None and device.type == "cuda":
                 torch.cuda.synchronize(device)  # what is only queued has not been trained
@@ -138,13 +139,6 @@ class on_time:  # noqa: N801, used like a function
         return [row[real].tolist() for row, real in rows]
 
 
-def _noted(batches: Any, drawn: list[Sequence[int]]) -> Iterator[Sequence[int]]:
-    """Batches of a sampler, each noted before it is read, by workers perhaps."""
-    for batch in batches:
-        drawn.append(list(batch))
-        yield drawn[-1]
-
-
 class Watching:
     """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks.
 
@@ -153,12 +147,11 @@ class Watching:
     """
 
     def __init__(self, model: nn.Module, proxy: str) -> None:
-        """Find the layer."""
         layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
         self._head = layers[-1] if layers else None
         self.trouble = None if layers else "the model has no nn.Linear"
         self._proxy, self._scale = proxy, 1.0
-        self._met: list[Sequence[int]] = []
+        self.met: list[Sequence[int]] = []  # samples of every batch that was handed out
         self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # by batch
 
     @contextmanager
@@ -180,18 +173,14 @@ class Watching:
             finally:
                 torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
 
-    def meet(self, indices: Sequence[int]) -> None:
-        """Say which samples the next batch holds."""
-        self._met.append(indices)
-
     def _passed(self, _: nn.Module, entered: tuple[Any, ...], output: Any) -> None:
-        if self._met and isinstance(output, Tensor) and output.requires_grad:
-            batch, z = len(self._met) - 1, entered[0].detach()
+        if self.met and isinstance(output, Tensor) and output.requires_grad:
+            batch, z = len(self.met) - 1, entered[0].detach()
             output.register_hook(lambda g: self._note(batch, z, g))  # type: ignore[no-untyped-call]
 
     def _note(self, batch: int, z: Tensor, gradient: Tensor) -> None:
         """Rows of one batch, as of a sum of losses: a mean has the batch's size in it."""
-        size = len(self._met[batch])
+        size = len(self.met[batch])
         if self.trouble is not None:
             return
         if gradient.dim() < 2 or len(gradient) != size:
@@ -201,10 +190,10 @@ class Watching:
         else:
             wanted = z if self._proxy in (STATIC, LAST_LAYER) else z[..., :0]
             rows = gradient.detach().float() * (size / self._scale)
-            self._parts[batch] = (_summed(rows), _summed(wanted.float()))
+            self._parts[batch] = _summed(rows), _summed(wanted.float())
 
     def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
-        """Samples with finite gradients, the space they lie in, and their labels; or ``trouble``.
+        """Samples with finite gradients, the space they lie in, and labels; None for ``trouble``.
 
         The residual of a sample's own class is the one below zero.
         """
@@ -212,9 +201,10 @@ class Watching:
             self.trouble = "no gradient reached the last linear layer"
         if self.trouble is not None or self._head is None:
             return None
-        met = np.concatenate([np.asarray(self._met[batch]) for batch in self._parts])
-        parts = zip(*self._parts.values(), strict=True)
-        residuals, inputs = (torch.cat(part).cpu() for part in parts)
+        met = np.concatenate([np.asarray(self.met[batch]) for batch in self._parts])
+        residuals, inputs = (
+            torch.cat(part).cpu() for part in zip(*self._parts.values(), strict=True)
+        )
         finite = torch.isfinite(residuals).all(1) & torch.isfinite(inputs).all(1)
         _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
         keep = torch.from_numpy(len(met) - 1 - last)

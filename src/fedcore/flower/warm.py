@@ -4,8 +4,6 @@ Cold it takes half a minute, from numba's cache a second; a new process serves e
 was compiled is written down beside the compiled code, so that a client can tell which it would be.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
