@@ -1,8 +1,7 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in a ConfigRecord, under ``ORDER``. A report is a MetricRecord of
-``num-examples``, as Flower has it, and those numbers of ``Report`` in kebab case. Arrays are read
-from their bytes alone. All may come from anybody: what does not fit is one ``BadMessage``.
+An order is one JSON text in a ConfigRecord, a report a MetricRecord of ``num-examples``, as Flower
+has it, and the numbers of ``Report``. What does not fit is one ``BadMessage``, whoever sent it.
 """
 
 import dataclasses
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -24,15 +23,13 @@ from fedcore.coreset.proxies import NONE, PROXIES
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.server.loop import checked
 from fedcore.types import Assignment, Params
-from fedcore.values import one_of
+from fedcore.values import at_least, convert, one_of
 
 FORMAT = 2
 ORDER, EXAMPLES = "fedcore-order", "num-examples"
 SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where it has one
-WEIGHT = "weight"  # in the payload of an update
 MOST = 2**53  # beyond it a float holds no whole number exactly
 SLACK = 1.0  # seconds that two clocks may be apart over one job
-Record = TypeVar("Record", ArrayRecord, MetricRecord)
 
 
 class BadMessage(FedCoreError):
@@ -84,11 +81,10 @@ def read_order(text: object) -> Order:
             what = f"the order is not of format {FORMAT}"
             raise BadMessage(f"{what}; server and client need one FedCore version")
         order: Order = _made(Order, told)
-        phases = checked(order.assignment.plan).phases
-        for spec in (phase.coreset for phase in phases if phase.coreset is not None):
-            # A path would let a server choose what a client runs.
-            one_of(*plugins.names("selector"))("selector", spec.selector)
-            one_of(*PROXIES, NONE)("proxy", spec.proxy)
+        for phase in checked(order.assignment.plan).phases:
+            if phase.coreset is not None:  # a path would let a server choose what a client runs
+                one_of(*plugins.names("selector"))("selector", phase.coreset.selector)
+                one_of(*PROXIES, NONE)("proxy", phase.coreset.proxy)
         return order
     except (BadOption, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise BadMessage(f"the order cannot be read: {error!r:.200}") from None
@@ -96,28 +92,27 @@ def read_order(text: object) -> Order:
 
 def report_metrics(report: Report, examples: int) -> dict[str, int | float]:
     """A report as the numbers of a MetricRecord."""
-    return {EXAMPLES: examples, **{kebab(k): v for k, v in dataclasses.asdict(report).items()}}
+    named = {name.replace("_", "-"): v for name, v in dataclasses.asdict(report).items()}
+    return {EXAMPLES: examples, **named}
 
 
 def read_report(metrics: Mapping[str, Any]) -> tuple[Report, int]:
     """A report, and how many samples the node says that it holds."""
     try:
-        told = {field.name: metrics[kebab(field.name)] for field in dataclasses.fields(Report)}
-        return _made(Report, told), _made(int, metrics[EXAMPLES], EXAMPLES)
+        kinds = {name.replace("_", "-"): kind for name, kind in get_type_hints(Report).items()}
+        values = [_made(kind, metrics[name], name) for name, kind in kinds.items()]
+        return Report(*values), _made(int, metrics[EXAMPLES], EXAMPLES)
     except KeyError as error:
         raise BadMessage(f"the answer has no {error}; call report() on the client") from None
-
-
-def kebab(name: str) -> str:
-    """A field's name as Flower spells keys."""
-    return name.replace("_", "-")
+    except BadOption as error:
+        raise BadMessage(str(error)) from None
 
 
 def read_counts(
     content: RecordDict, version: int, ticket: int, epochs: int, trip: float
 ) -> tuple[Report, int, MetricRecord]:
     """What a node reports, how many samples it holds, and all its metrics, if they can be true."""
-    metrics = _only(content, MetricRecord)
+    metrics: MetricRecord = _only(content, MetricRecord)
     report, examples = read_report(metrics)
     if (report.ticket, report.base_version) != (ticket, version):
         raise BadMessage(f"the answer is to order {report.ticket}, not to order {ticket}")
@@ -142,7 +137,7 @@ def read_weight(metrics: MetricRecord, key: str | None) -> Params | None:
     value = metrics.get(key)
     if not isinstance(value, int | float) or not 0 < value < math.inf:
         raise BadMessage(f"{key} must be a number above 0, got {value!r:.40}")
-    return {WEIGHT: torch.tensor(value, dtype=torch.float64)}
+    return {"weight": torch.tensor(value, dtype=torch.float64)}
 
 
 def to_record(params: Params) -> ArrayRecord:
@@ -161,10 +156,7 @@ def initial_params(record: ArrayRecord) -> Params:
 
 
 def read_model(content: RecordDict, base: Params, longest: float) -> tuple[Params, float]:
-    """The model w of an answer, and ||w - w_base||, which is at most ``longest``.
-
-    It has the names, shapes and types of ``base``, and every value is finite.
-    """
+    """The model w of an answer, finite and formed as ``base``, and ||w - base|| <= ``longest``."""
     record = _only(content, ArrayRecord)
     if odd := sorted(record.keys() ^ base.keys()):
         raise BadMessage(f"the answer has other arrays than the model: {odd[0]!r:.60}")
@@ -176,7 +168,7 @@ def read_model(content: RecordDict, base: Params, longest: float) -> tuple[Param
     return params, norm
 
 
-def _only(content: RecordDict, kind: type[Record]) -> Record:
+def _only(content: RecordDict, kind: type) -> Any:
     # Not by content.array_records, whose cycle would keep the model until the next collection.
     records = [record for record in content.values() if isinstance(record, kind)]
     if len(records) != 1:
@@ -198,7 +190,7 @@ def _tensor(name: str, data: bytes, like: Tensor) -> Tensor:
     return torch.from_numpy(np.require(found, requirements="C"))
 
 
-def _made(kind: Any, told: Any, name: str = "it") -> Any:
+def _made(kind: Any, told: Any, name: str = "") -> Any:
     """The value of a ``kind`` that plain values of JSON stand for; counts are never below 0."""
     parts = get_args(kind)
     if hasattr(kind, "__dataclass_fields__"):
@@ -209,10 +201,11 @@ def _made(kind: Any, told: Any, name: str = "it") -> Any:
     if get_origin(kind) is tuple:
         each = parts[:1] * len(told) if parts[-1] is ... else parts
         return tuple(_made(own, part, name) for own, part in zip(each, told, strict=True))
-    if kind in (int, float) or (kind is Any and not isinstance(told, str)):
-        real = isinstance(told, int if kind is int else int | float) and not isinstance(told, bool)
-        if not real or not (0 if kind is int else -MOST) <= told <= MOST:  # which NaN is not
-            what = "a whole number from 0 on" if kind is int else "a number"
-            raise BadMessage(f"{kebab(name)} must be {what}, got {told!r:.40}")
-        return float(told) if kind is float else told
-    return told if kind is Any else kind(told)
+    least = 0 if kind is int else -MOST
+    if kind is Any:  # an option of a selector's own
+        kind = type(told) if isinstance(told, str | int) else float
+    if kind not in (int, float):
+        return kind(told)
+    number = convert(name, told, kind)
+    at_least(least, MOST)(name, number)
+    return number
