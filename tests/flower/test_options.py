@@ -14,7 +14,7 @@ SLOW = ClientProfile(100, 15.0)
 
 
 def proxy(params, **method):
-    plan = Options(method=method).build_strategy(params, 3).plan(SLOW, 10.0, 3)
+    plan = Options(strategy="fedcore", method=method).build_strategy(params, 3).plan(SLOW, 10.0, 3)
     return plan.phases[-1].coreset.proxy
 
 

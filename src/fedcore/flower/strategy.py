@@ -47,7 +47,7 @@ class Options:
     deadline: float | str | Callable[[Seen], tuple[float, str]] | None = "auto"
     local_epochs: int = 10  # E, what a node does where time suffices
     grace: float = 3.0  # seconds that answers are waited for after the deadline
-    strategy: str = "fedcore"  # what slow nodes do, how answers are merged, and when
+    strategy: str = "tempo"  # what slow nodes do, how answers are merged, and when
     selector: str = "kmedoids"  # coreset method
     selection: str = "uniform"  # sampler
     quorum: int = 1  # fewest answers of a round: with fewer the model stays as it is
