@@ -42,7 +42,7 @@ from fedcore.types import Assignment, ClientData, Phase, TrainingSettings, Weigh
 CHUNK = 4096  # samples of a dataset at a time
 
 
-class on_time:  # noqa: N801, used like a function
+class on_time(Turn):  # noqa: N801, used like a function
     """All epochs of an order in one go, around a user's loader, workers and collate function.
 
     ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer;
@@ -61,11 +61,10 @@ class on_time:  # noqa: N801, used like a function
         sampled = isinstance(trainloader, DataLoader) and trainloader.batch_sampler is not None
         if not sampled or isinstance(trainloader.dataset, IterableDataset):
             raise BadOption("trainloader must be a DataLoader of a dataset that can be indexed")
-        self._loader, self._model, self._turn = trainloader, model, Turn(msg, context, clock)
-        plan = self._turn.order.assignment.plan
+        super().__init__(msg, context, clock)
+        self._loader, self._model, plan = trainloader, model, self.order.assignment.plan
         self.prox_mu, self.step_scale = plan.prox_mu, plan.step_scale
-        self.report, self.reply = self._turn.report, self._turn.reply
-        self._turn.examples = length_hint(trainloader.sampler) or length_hint(trainloader.dataset)
+        self.examples = length_hint(trainloader.sampler) or length_hint(trainloader.dataset)
         self._way = self._follow(plan.phases)
 
     def __iter__(self) -> Iterator[Any]:
@@ -75,7 +74,7 @@ class on_time:  # noqa: N801, used like a function
         watching = Watching(self._model, NONE)
         for number, phase in enumerate(phases):
             # A forward pass of our own would need the user's way of calling the model.
-            if self._turn.said.cut_short or phase.forward_price is not None:
+            if self.said.cut_short or phase.forward_price is not None:
                 continue
             if phase.coreset is not None:
                 chosen = self._choose(number, phase, watching)
@@ -86,11 +85,11 @@ class on_time:  # noqa: N801, used like a function
                 watching = Watching(self._model, *specs or [NONE])
                 with watching.watch():
                     yield from self._steps(self._loader.batch_sampler, watching)
-        self._turn.over()
+        self.over()
 
     def _steps(self, batches: Any, watching: Watching) -> Iterator[Any]:
         """Hand out batches while there is time; a step lasts from one question to the next."""
-        turn, device = self._turn, next((p.device for p in self._model.parameters()), None)
+        device = next((p.device for p in self._model.parameters()), None)
         loader, steps, drawn = copy.copy(self._loader), length_hint(batches, -1), watching.drawn
 
         def noted() -> Iterator[Sequence[int]]:  # before a batch is read, by workers perhaps
@@ -101,8 +100,8 @@ class on_time:  # noqa: N801, used like a function
         # The same workers and collate function for other batches; plain assignment is refused.
         loader.__dict__.update(batch_sampler=noted(), _iterator=None)
         ready = iter(loader)
-        while watching.out != steps and not turn.said.cut_short and turn.go_on():
-            began = turn.clock.steady()
+        while watching.out != steps and not self.said.cut_short and self.go_on():
+            began = self.clock.steady()
             try:
                 batch = next(ready)
             except StopIteration:
@@ -111,11 +110,11 @@ class on_time:  # noqa: N801, used like a function
             yield batch
             if device is not None and device.type == "cuda":
                 torch.cuda.synchronize(device)  # what is only queued has not been trained
-            turn.stepped(len(drawn[watching.out - 1]), turn.clock.steady() - began)
+            self.stepped(len(drawn[watching.out - 1]), self.clock.steady() - began)
 
     def _choose(self, number: int, phase: Phase, watching: Watching) -> list[list[int]]:
         """Which samples make which batch: drawn with chances δ_j / m, or all alike if δ is."""
-        turn, told, began = self._turn, self._turn.order.assignment, self._turn.clock.steady()
+        told, began = self.order.assignment, self.clock.steady()
         batches = watching.drawn or list(self._loader.batch_sampler or ())
         own = np.unique([index for batch in batches for index in batch]).astype(np.int64)
         if not len(own):
@@ -123,27 +122,28 @@ class on_time:  # noqa: N801, used like a function
         seen, trouble = watching.seen(), watching.trouble
         if phase.coreset is not None and needs_losses(phase.coreset.selector):
             trouble = "its selector goes by losses, which the user's loop keeps"
-        spec = turn.late_spec(phase, len(own), trouble, grow=True)
+        spec = self.late_spec(phase, len(own), trouble, grow=True)
         candidates, way = Candidates(Euclidean(torch.zeros(len(own), 1))), Weighting.SCALED
         if seen is not None and spec.proxy != NONE and spec.budget < len(seen[0]):
-            own, candidates = seen[0], Candidates(*seen[1:], seconds=turn.for_selection)
+            own, candidates = seen[0], Candidates(*seen[1:], seconds=self.for_selection)
             way = Weighting.PROPORTIONAL
         path = told.path("coreset")
         samples = build_samples(told, replace(spec, weighting=way), candidates, path)
         if way is Weighting.PROPORTIONAL:
-            turn.selection = turn.clock.steady() - began
-        turn.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
+            self.selection = self.clock.steady() - began
+        self.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
         size = self._loader.batch_size or max(len(batch) for batch in batches)
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
-        rows = zip(tape.index, tape.coefficient > 0, strict=True)
-        return [row[real].tolist() for row, real in rows]
+        return [
+            row[own > 0].tolist() for row, own in zip(tape.index, tape.coefficient, strict=True)
+        ]
 
 
 class Watching:
     """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks.
 
-    A sequence of outputs for a sample, [B, T, C], counts as the sum of its gradients. ``trouble``
-    says why there is nothing to choose by.
+    A sequence of outputs for a sample counts as the sum of its gradients. ``trouble`` says why
+    there is nothing to choose by.
     """
 
     def __init__(self, model: nn.Module, proxy: str) -> None:
@@ -151,9 +151,9 @@ class Watching:
         self._head = layers[-1] if layers else None
         self.trouble = None if layers else "the model has no nn.Linear"
         self._proxy, self._scale = proxy, 1.0
-        self.drawn: list[Sequence[int]] = []  # samples of every batch
+        self.drawn: list[Sequence[int]] = []  # samples, batch by batch
         self.out = 0  # batches that were handed out
-        self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # by batch
+        self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # of them
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -194,10 +194,7 @@ class Watching:
             self._parts[batch] = _summed(rows), _summed(wanted.float())
 
     def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
-        """Samples with finite gradients, the space they lie in, and labels; None for ``trouble``.
-
-        The residual of a sample's own class is the one below zero.
-        """
+        """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
         if self.trouble is None and not self._parts:
             self.trouble = "no gradient reached the last linear layer"
         if self.trouble is not None or self._head is None:
@@ -217,7 +214,7 @@ class Watching:
         space: Metric = Euclidean(rows.inputs)  # the input itself, of a model of one layer
         if self._proxy != STATIC:
             space = space_of(self._proxy, rows, weight, bias=bias)
-        return met[keep.numpy()], space, rows.residuals.argmin(1)
+        return met[keep.numpy()], space, rows.residuals.argmin(1)  # below 0 for its own class
 
 
 def _summed(rows: Tensor) -> Tensor:
@@ -235,27 +232,23 @@ def fit(
     batch_size: int,
     clock: Clock | None = WALL,
 ) -> Message:
-    """Train ``model``, from the parameters in ``msg``, as the order there says; gives the answer.
+    """Train on ``data``, a pair (inputs, labels), a dataset or a ``ClientData``; gives the answer.
 
     It is the simulator's to the last bit, as long as there is time. Where there is not, the coreset
-    shrinks after the first epoch, and no step is begun that would be late; without a ``clock``
-    there always is. ``data`` is a pair (inputs, labels), a dataset or a ``ClientData``.
+    shrinks, and no step is begun that would be late; without a ``clock`` there always is.
     """
     turn = Turn(msg, context, clock or WALL)
-    told = turn.order.assignment
-    for name, record in msg.content.array_records.items():
-        if name == SHIFT:
-            told = replace(told, shift=record.to_torch_state_dict())
-        else:
-            model.load_state_dict(record.to_torch_state_dict())
+    sent = {name: one.to_torch_state_dict() for name, one in msg.content.array_records.items()}
+    told = replace(turn.order.assignment, shift=sent.pop(SHIFT, None))
+    for own in sent.values():
+        model.load_state_dict(own)
     task = Task(model)
     params = task.initial_params()
     if not isinstance(data, ClientData):
         parts = batches(data, CHUNK, next(iter(params.values())).dtype)
         data = ClientData(*(torch.cat(part) for part in zip(*parts, strict=True)))
-    executor = SequentialExecutor(
-        task, {told.client_id: data}, TrainingSettings(learning_rate, batch_size)
-    )
+    settings = TrainingSettings(learning_rate, batch_size)
+    executor = SequentialExecutor(task, {told.client_id: data}, settings)
     timed = _Timed(data, turn, told, bound=clock is not None)
     executor.may_step, executor._coresets = timed.may_step, timed
     (update,) = executor.run(params, [told])
@@ -274,7 +267,7 @@ class _Timed(Coresets):
     def __init__(self, data: ClientData, turn: Turn, told: Assignment, *, bound: bool) -> None:
         super().__init__({told.client_id: data})
         self._turn, self._bound, self._size = turn, bound, len(data)
-        self._samples, self._step_began = 0, 0.0
+        self._samples, self._began = 0, 0.0  # of the step that is under way
 
     def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
         """Begin when it is due, which is when the speed is known."""
@@ -285,15 +278,14 @@ class _Timed(Coresets):
     def may_step(self, samples: int) -> bool:
         """Whether there is time for a step; notes how long the one before took."""
         self.stepped()
-        if self._bound and not self._turn.go_on():
-            return False
-        self._samples, self._step_began = samples, self._turn.clock.steady()
-        return True
+        on = not self._bound or self._turn.go_on()
+        self._samples, self._began = samples if on else 0, self._turn.clock.steady()
+        return on
 
     def stepped(self) -> None:
         """Note the step that is over now, if there was one."""
         if self._samples:
-            self._turn.stepped(self._samples, self._turn.clock.steady() - self._step_began)
+            self._turn.stepped(self._samples, self._turn.clock.steady() - self._began)
         self._samples = 0
 
     def _late(self, assignment: Assignment, phase: int, watched: Watched | None) -> Samples:
