@@ -278,8 +278,8 @@ class _Timed(Coresets):
     def may_step(self, samples: int) -> bool:
         """Whether there is time for a step; notes how long the one before took."""
         self.stepped()
-        on = not self._bound or self._turn.go_on()
-        self._samples, self._began = samples if on else 0, self._turn.clock.steady()
+        if on := not self._bound or self._turn.go_on():
+            self._samples, self._began = samples, self._turn.clock.steady()
         return on
 
     def stepped(self) -> None:
