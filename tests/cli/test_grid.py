@@ -191,13 +191,13 @@ def test_a_damaged_job_is_refused_and_the_remedy_works(whole, tmp_path, damage, 
 
 
 STRATEGY = """
-from fedcore import SIT_OUT, LocalPlan, Path, Phase, Strategy
+from fedcore import SIT_OUT, LocalPlan, Way, Phase, Strategy
 from fedcore.server.merge import aggregation
 
 
 def build(*, share=1.0):
     def plan(client, deadline, epochs):
-        return LocalPlan((Phase(1),), Path.PARTIAL) if client.num_samples * share > 60 else SIT_OUT
+        return LocalPlan((Phase(1),), Way.PARTIAL) if client.num_samples * share > 60 else SIT_OUT
 
     return Strategy(plan, aggregation("mean"))
 """

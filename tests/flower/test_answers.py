@@ -25,14 +25,14 @@ from fedcore.flower.wire import (
     report_metrics,
     to_record,
 )
-from fedcore.types import Assignment, LocalPlan, Path, Phase
+from fedcore.types import Assignment, LocalPlan, Phase, Way
 
 BASE = {
     "w": torch.arange(6.0).reshape(2, 3),
     "b": torch.zeros(3, dtype=torch.float64),
     "n": torch.tensor(7),
 }
-TOLD = Assignment(3, LocalPlan((Phase(2),), Path.FULL), base_version=5, seed=0)
+TOLD = Assignment(3, LocalPlan((Phase(2),), Way.FULL), base_version=5, seed=0)
 REPORT = Report(12, 5, steps=40, work=160, training_seconds=1.5, age=0.1, handler_seconds=2.0)
 TRIP = 3.0
 

@@ -22,7 +22,7 @@ from fedcore.records import ClientRecord, RunKey, Waste
 from fedcore.report.records import read_runs
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState
-from fedcore.types import Path
+from fedcore.types import Way
 
 RUN = RunKey("flower", "fedcore", 30.0, 0)
 MODEL = {
@@ -195,7 +195,7 @@ def test_a_run_that_is_over_is_over(tmp_path):
     assert again.arrays == first.arrays
 
 
-def told(client, path=Path.FULL, **more):
+def told(client, path=Way.FULL, **more):
     return ClientRecord(client, path, 1, 999, 5.0, None, **more)
 
 
@@ -205,7 +205,7 @@ def merged(number, *clients):
 
 
 def test_a_line_names_everybody():
-    slow = ClientRecord(1, Path.CORESET, 1, 60, 21.0, None)
+    slow = ClientRecord(1, Way.CORESET, 1, 60, 21.0, None)
     clients = (told(0), slow, told(3, wasted=Waste.CANCELLED))
     record = replace(round_record(merged(4, *clients), Notes(), 20.0, None, 0.0), seconds=21.0)
     notes = Notes(failed=[(2, "code 2: 'it raised'")])

@@ -20,7 +20,7 @@ from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation
 from fedcore.server.state import Job
 from fedcore.sources.clients import ClientSizes
-from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Params, Path
+from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Params, Way
 
 if TYPE_CHECKING:
     from fedcore.flower.strategy import FedCore
@@ -274,9 +274,9 @@ class GridClock(Clock):
         params, norm = wire.read_model(answer.content, job.base, self.fleet.longest())
         whole = report.work >= options.local_epochs * examples
         size = None if whole else report.coreset_size or None  # everything is no coreset
-        path = Path.FULL if whole else told.plan.path
-        if path in (Path.FULL, Path.CORESET) and not whole and (size or report.cut_short):
-            path = Path.CORESET if size else Path.PARTIAL
+        path = Way.FULL if whole else told.plan.path
+        if path in (Way.FULL, Way.CORESET) and not whole and (size or report.cut_short):
+            path = Way.CORESET if size else Way.PARTIAL
         update = LocalUpdate(
             *(letter.client, params, examples, job.copies, told.base_version),
             seconds=trip,

@@ -31,8 +31,7 @@ from fedcore.server.loop import LoopSettings, Server
 from fedcore.server.merge import RunningMean
 from fedcore.server.method import Plan, Sampler, Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import ClientProfile, LocalPlan, Params
-from fedcore.types import Path as Way
+from fedcore.types import ClientProfile, LocalPlan, Params, Way
 from fedcore.values import above_zero, at_least, one_of, percentages
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}

@@ -23,7 +23,7 @@ from torch import Tensor
 from fedcore import plugins
 from fedcore.coreset.proxies import NONE, PROXIES
 from fedcore.errors import BadOption, FedCoreError
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Params, Path, Phase, Weighting
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Params, Phase, Way, Weighting
 
 FORMAT = 1
 ORDER, EXAMPLES = "fedcore-order", "num-examples"
@@ -209,7 +209,7 @@ def _tensor(name: str, data: bytes, like: Tensor) -> Tensor:
 def _plan(told: Mapping[str, Any]) -> LocalPlan:
     phases = tuple(_phase(phase) for phase in told["phases"])
     rest = {name: _number(told, name) for name in told if name not in ("phases", "path")}
-    return LocalPlan(phases, Path(told["path"]), **rest)
+    return LocalPlan(phases, Way(told["path"]), **rest)
 
 
 def _phase(told: Mapping[str, Any]) -> Phase:
