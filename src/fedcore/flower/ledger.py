@@ -1,6 +1,6 @@
 """What a deployment leaves behind: a line a round, the simulator's records, and checkpoints.
 
-A checkpoint is the simulator's (``report.output``): npz without pickle, with a checksum of names,
+A checkpoint is the simulator's (``report.output``): safetensors with a checksum of names,
 types, shapes and raw bytes, put in place in one step; what the fleet taught is in it. There is one
 file a round, the last few are kept, and a damaged one is passed over.
 """
@@ -26,7 +26,7 @@ from fedcore.report.output import EXPERIMENT, OutputFolder, load_checkpoint, sav
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 
-FORMAT, KEPT, FILES = 1, 3, "round-*.npz"
+FORMAT, KEPT, FILES = 1, 3, "round-*.safetensors"
 
 
 def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
@@ -34,7 +34,7 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
     saved = to_snapshot(replace(state, jobs=()))
     own = {"format": FORMAT, "fleet": fleet.to_json()}
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"round-{state.version:08d}.npz"
+    path = folder / f"round-{state.version:08d}.safetensors"
     save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
     for old in sorted(folder.glob(FILES))[:-KEPT]:
         old.unlink(missing_ok=True)
