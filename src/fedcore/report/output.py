@@ -210,7 +210,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, about
 
 
-def _digest(header: Options, content: bytes) -> str:
+def _digest(header: Options, content: bytes | bytearray) -> str:
     return hashlib.blake2b(json.dumps(header).encode() + content, digest_size=16).hexdigest()
 
 
