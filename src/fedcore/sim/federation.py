@@ -3,15 +3,17 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from fedcore import plugins
-from fedcore.arrays import as_samples, check_alike
+from fedcore.arrays import check_alike
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
-from fedcore.sources.clients import LazyClients
+from fedcore.sources.clients import LazyClients, is_streamed
+from fedcore.sources.torch_data import GIVEN, Streamed, as_client
 from fedcore.task import Task, count_classes
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
@@ -66,9 +68,10 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
     # Section 4.3: inputs stand in for gradients where the loss is convex, as where one linear layer
-    # holds all parameters, dL/dz elsewhere.
+    # holds all parameters, and where they can be held; dL/dz elsewhere.
     kinds = [type(module) for module in model.modules() if list(module.parameters(recurse=False))]
-    return Federation(dataset, task, STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT, initial)
+    static = kinds == [nn.Linear] and not is_streamed(dataset.clients)
+    return Federation(dataset, task, STATIC if static else LAST_LAYER_INPUT, initial)
 
 
 def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> FederatedDataset:
@@ -76,12 +79,17 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
     classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)
+    lazy = isinstance(dataset.clients, LazyClients)
+    if not lazy and any(isinstance(one, GIVEN) for one in dataset.clients.values()):
+        dataset = replace(dataset, clients=LazyClients.of(list(dataset.clients.values())))
     first = next(iter(dataset.clients))
-    example = as_samples(f"client {first}", dataset.clients[first], floating).x[:0]
+    example = as_client(f"client {first}", dataset.clients[first], floating).x[:0]
 
-    def checked(number: ClientId | None, data: ClientData) -> ClientData:
+    def checked(number: ClientId | None, data: ClientData, *, ragged: bool = False) -> ClientData:
         owner = "the test set" if number is None else f"client {number}"
-        data = as_samples(owner, data, floating)
+        data = as_client(owner, data, floating)
+        if isinstance(data, Streamed):
+            return replace(data, check=partial(checked, number, ragged=data.ragged))
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
         if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
@@ -90,7 +98,8 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
         for label in (int(data.labels.min()), int(data.labels.max())):
             if not 0 <= label < classes:
                 raise BadData(f"{owner} has label {label}; labels must be 0 to {classes - 1}")
-        check_alike(owner, data.x, f"client {first}", example)
+        if not ragged:
+            check_alike(owner, data.x, f"client {first}", example)
         return data
 
     clients: Mapping[ClientId, ClientData]
