@@ -216,8 +216,7 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
         assert watched is not None
         space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
     losses = None if watched is None else watched.gradients.losses
-    # A plain draw asks for no labels, which may have to be read.
-    labels = None if spec.selector == PLAIN else data.labels.cpu()
+    labels = None if spec.selector == PLAIN else data.labels.cpu()  # which may have to be read
     return Candidates(space, labels=labels, losses=losses)
 
 

@@ -7,18 +7,20 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 from fedcore import plugins
 from fedcore.arrays import check_alike
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.clients import LazyClients, is_streamed
-from fedcore.sources.torch_data import GIVEN, Streamed, as_client
+from fedcore.sources.torch_data import GIVEN, Streamed, as_client, size_of
 from fedcore.task import Task, count_classes
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
 Type = torch.dtype
+MOST_OPENED = 1000  # Datasets that are opened to measure a model on everything
 MOST_CLASSES = 1_000_000  # beyond it, labels are taken for something else than classes
 
 
@@ -79,9 +81,10 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
     classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)
-    lazy = isinstance(dataset.clients, LazyClients)
-    if not lazy and any(isinstance(one, GIVEN) for one in dataset.clients.values()):
-        dataset = replace(dataset, clients=LazyClients.of(list(dataset.clients.values())))
+    given = [] if isinstance(dataset.clients, LazyClients) else list(dataset.clients.values())
+    if any(isinstance(one, GIVEN) for one in given):
+        sizes = [size_of(f"client {number}", one) for number, one in enumerate(given)]
+        dataset = replace(dataset, clients=LazyClients(sizes, given.__getitem__))
     first = next(iter(dataset.clients))
     example = as_client(f"client {first}", dataset.clients[first], floating).x[:0]
 
@@ -89,7 +92,8 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
         owner = "the test set" if number is None else f"client {number}"
         data = as_client(owner, data, floating)
         if isinstance(data, Streamed):
-            return replace(data, check=partial(checked, number, ragged=data.ragged))
+            ragged = data.collate is not default_collate  # which may pad each batch as it likes
+            return replace(data, check=partial(checked, number, ragged=ragged))
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
         if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
@@ -105,6 +109,8 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
     clients: Mapping[ClientId, ClientData]
     if isinstance(dataset.clients, LazyClients):
         clients = dataset.clients.map(checked)
+        clients.hold([first])  # whom many ask what samples look like
+        clients.costly = len(given) > MOST_OPENED or getattr(clients[first], "large", False)
     else:
         clients = {number: checked(number, data) for number, data in dataset.clients.items()}
     test = None if dataset.test is None else checked(None, dataset.test)

@@ -24,6 +24,7 @@ CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
 Held = Mapping[ClientId, ClientData]
+Pieces = list[ClientData]
 Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
 
 
@@ -68,12 +69,11 @@ class Measure:
             halves = dict(zip(("validation", "test"), pieces, strict=True))
         for name, half in halves.items():
             if half is not None and 0 < count < len(half):
-                (halves[name],) = draw(
-                    {0: half}, {0: len(half)}, count, stream(0, "evaluate", name)
-                )
+                by = stream(0, "evaluate", name)
+                halves[name] = draw({0: half}, {0: len(half)}, count, by)[0]
         self._held_out = {name: half.to(device) for name, half in halves.items() if half}
-        self._clients, self._judged = clients, [] if unasked else list(sizes)
-        self._most = max(sizes.values())
+        judged = [] if unasked else list(sizes)
+        self._clients, self._judged, self._most = clients, judged, max(sizes.values())
         if 0 < count < sizes.counts.sum():  # as many clients as make ``count`` samples
             order = stream(0, "evaluate", "clients").permutation(len(sizes))
             ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
@@ -173,13 +173,8 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(
-    clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator
-) -> list[ClientData]:
-    """``count`` of all clients' samples, as if drawn from one piece, without making that piece.
-
-    They come in one piece again, unless a client's collate function gives them other shapes.
-    """
+def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> Pieces:
+    """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
     owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)

@@ -40,10 +40,9 @@ def simulate(
     """Train ``model`` on ``clients`` whose speeds differ; rounds keep a virtual deadline.
 
     Args:
-        clients: one (inputs, labels) pair per client, NumPy arrays or tensors; or one map-style
-            torch Dataset (or DataLoader of one) per client; or ``LazyClients`` for a fleet that
-            memory cannot hold (then set ``evaluate_samples``). Inputs with a fraction get the
-            type of the model's parameters.
+        clients: one (inputs, labels) pair per client, arrays or tensors, or one map-style torch
+            Dataset, or DataLoader of one; or ``LazyClients`` for a fleet that memory cannot hold
+            (then set ``evaluate_samples``). Inputs with a fraction get the model's type.
         model: maps a batch of inputs to class scores; training starts from its parameters,
             which stay as they are.
         test: held-out (inputs, labels) or Dataset, for the test accuracy of every round.

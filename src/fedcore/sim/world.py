@@ -87,8 +87,7 @@ def build_world(
         federation.task.check_layers()
     clients = federation.dataset.clients
     if is_streamed(clients) and experiment.proxy == STATIC:
-        what = "proxy 'input' compares all inputs of a client, and these are read batch by batch"
-        raise BadOption(f"{what}; use another, such as 'last-layer-input'")
+        raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training

@@ -1,7 +1,6 @@
 """Clients that are loaded when asked for, so that memory follows the cohort, not the fleet."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,10 +51,7 @@ class ClientSizes(Mapping[ClientId, int]):
 
 
 class LazyClients(Mapping[ClientId, ClientData]):
-    """Clients 0 to n - 1, whose samples ``load`` gives on any thread, the same at every call.
-
-    It gives ``ClientData``, a map-style torch Dataset, or a DataLoader of one.
-    """
+    """Clients 0 to n - 1; ``load`` gives their samples, or Dataset, on any thread, always alike."""
 
     def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], Any]) -> None:
         counts = as_labels("sizes", sizes, "number per client").numpy()
@@ -63,34 +59,10 @@ class LazyClients(Mapping[ClientId, ClientData]):
             client = int(empty.argmax())
             raise BadData(f"client {client} has a size of {counts[client]}; leave it out")
         self.sizes = ClientSizes(range(len(counts)), counts)
-        self._load = self._given = load
+        self._load = load
+        self.costly = False  # whether everything is read for a score only if somebody asks for it
         self._wanted: frozenset[ClientId] = frozenset()
         self._held: dict[ClientId, ClientData] = {}
-
-    @classmethod
-    def of(cls, datasets: Sequence[Any]) -> "LazyClients":
-        """One client for each Dataset or DataLoader; only their lengths are asked for now."""
-        sizes = [torch_data.size_of(f"client {n}", one) for n, one in enumerate(datasets)]
-        return cls(sizes, datasets.__getitem__)
-
-    @cached_property
-    def streamed(self) -> bool:
-        """Whether clients are read batch by batch, going by the first, and by the largest size."""
-        first = self._of_datasets
-        most = int(self.sizes.counts.max())
-        return first is not None and (first.ragged or first.bytes_of(most) > torch_data.HELD)
-
-    @cached_property
-    def costly(self) -> bool:
-        """Whether more Datasets, or more of them, would be read for a score than need be."""
-        first, samples = self._of_datasets, int(self.sizes.counts.sum())
-        many = len(self) > torch_data.MOST_OPENED
-        return first is not None and (many or first.bytes_of(samples) > torch_data.HELD)
-
-    @cached_property
-    def _of_datasets(self) -> torch_data.Streamed | None:
-        first = self._given(0)
-        return torch_data.stream("client 0", first) if isinstance(first, torch_data.GIVEN) else None
 
     def hold(self, clients: Iterable[ClientId]) -> None:
         """Keep the samples of these clients once they are loaded; let go of all others."""
@@ -99,9 +71,7 @@ class LazyClients(Mapping[ClientId, ClientData]):
 
     def map(self, function: Callable[[ClientId, ClientData], ClientData]) -> "LazyClients":
         """The same clients, with ``function`` applied to what is loaded."""
-        mapped = LazyClients(self.sizes.counts, lambda client: function(client, self[client]))
-        mapped._given = self._given
-        return mapped
+        return LazyClients(self.sizes.counts, lambda client: function(client, self[client]))
 
     def __getitem__(self, client: ClientId) -> ClientData:
         promised = self.sizes[client]
@@ -131,8 +101,8 @@ class LazyClients(Mapping[ClientId, ClientData]):
 
 
 def is_streamed(clients: Mapping[ClientId, ClientData]) -> bool:
-    """Whether clients are read batch by batch, and so one after another."""
-    return isinstance(clients, LazyClients) and clients.streamed
+    """Whether clients are read batch by batch, going by the first."""
+    return isinstance(next(iter(clients.values())), torch_data.Streamed)
 
 
 def sizes_of(clients: Mapping[ClientId, ClientData]) -> ClientSizes:

@@ -25,21 +25,22 @@ TIMEOUT = 30.0  # seconds without an answer
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a dataset: its size and MD5, which is what publishers give, are unpacked."""
+    """One file of a dataset, with the size and MD5 that publishers give: unpacked or not."""
 
     name: str  # without .gz
     size: int
     md5: str
     urls: tuple[str, ...]  # public origins, of the file or of one that is gzipped
+    unpacked: bool = True  # else it is an archive, to be kept as it is
 
     @property
     def published_name(self) -> str:
         """The name of what the origins serve."""
-        return f"{self.name}.gz" if self.urls[0].endswith(".gz") else self.name
+        return f"{self.name}.gz" if self.urls[0].endswith(".gz") and self.unpacked else self.name
 
     def check(self, content: bytes, *, packed: bool) -> bytes:
         """The unpacked ``content``, gzipped by anybody or not; a ValueError if it is not this."""
-        if packed:
+        if packed and self.unpacked:
             try:
                 with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
                     content = file.read(self.size + 1)  # enough to see that it is too long

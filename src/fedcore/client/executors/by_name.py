@@ -57,9 +57,6 @@ def choose_executor(
 
         return RayExecutor(task, clients, settings, threads, device)
     if name == "auto" and is_streamed(clients):
-        say_once(
-            "clients are read and trained batch by batch, one after another (docs/own-data.md)"
-        )
         name = "sequential"
     compiled = device.type == "cpu" and one_layer_of(task) is not None
     if name == "compiled" and not compiled:
