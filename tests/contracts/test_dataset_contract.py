@@ -11,7 +11,7 @@ from fedcore.sim.federation import check_dataset
 from fedcore.sources.benchmark import benchmark_names, find
 
 # Files that are fetched have a source; LEAF's and Hugging Face's are the user's own.
-OWN_FILES = ("leaf", "leaf-femnist", "leaf-sent140", "hf:NAME")
+OWN_FILES = ("leaf", "hf:NAME")
 WITHOUT_FILES = [
     name
     for name in benchmark_names()

@@ -28,7 +28,7 @@ def hyperparameters(preset: str, name: str) -> dict[str, Any]:
 
 
 def samples(
-    name: str, inputs: str = "", labels: str = "", owners: str = "", train: str = "train",
+    name: str = "", inputs: str = "", labels: str = "", owners: str = "", train: str = "train",
     test: str = "test", length: int = 140, data_dir: DataDir = None,
 ) -> Any:  # fmt: skip
     """Both splits in memory; without one called ``test``, a share of the other is held out."""

@@ -39,7 +39,7 @@ class Benchmark:
             if key in OWN:
                 raise BadOption(f"data must not hold {key!r}, an option itself: {OWN[key]}")
             if not plugins.taken(load, {key: 0}):
-                accepted = [name for name in plugins.keywords(load) if name not in OWN]
+                accepted = sorted({*plugins.keywords(load), *RULES} - OWN.keys())
                 raise BadOption(plugins.unknown("data option", key, accepted, see=""))
         every = {"seed": seed, "data_dir": data_dir, **self.options, **options}
         try:
