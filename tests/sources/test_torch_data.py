@@ -330,15 +330,15 @@ X, Y = pairs()[0]
 WRONG = {
     "iterable": (
         Endless(),
-        "client 1 must be a map-style torch Dataset with a length, got a Endless",
+        "client 1 must be a map-style torch Dataset, got a Endless",
     ),
     "loader of one": (
         DataLoader(Endless()),
-        "client 1 must be a map-style torch Dataset with a length, got a Endless",
+        "client 1 must be a map-style torch Dataset, got a Endless",
     ),
     "unsized": (
         Unsized(),
-        "client 1 must be a map-style torch Dataset with a length, got a Unsized",
+        "the length of client 1 failed with TypeError: object of type .Unsized. has no len",
     ),
     "empty": (Counted(X[:0], Y[:0]), "client 1 has a size of 0; leave it out"),
     "a pair": ((X, Y), "client 1 must be a map-style torch Dataset.*, got a tuple; wrap arrays"),

@@ -43,7 +43,7 @@ def samples(
     one_of(*splits)("train", train)
     columns = {"inputs": inputs, "labels": labels, **({"owners": owners} if owners else {})}
     parts = []
-    for split in (splits[one] for one in (train, test) if one in splits):
+    for split in (splits[one] for one in (train, test) if one in [*splits]):
         for option, column in columns.items():
             one_of(*split.column_names)(f"{option} (a column)", column)
         table = split.select_columns(list({*columns.values()})).with_format("numpy")[:]

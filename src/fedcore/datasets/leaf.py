@@ -49,7 +49,7 @@ def load(
     texts are padded or cut to a ``length`` unless it is 0.
     """
     if not isinstance(train, int | float) or not 0 < train <= 1:
-        raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
+        raise BadOption(f"train must be a share above 0 and at most 1, got {train!r}")
     whole_number("classes", classes, 0)
     if data_dir is None:
         where = "leaf needs to know where its JSON files are"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcore.arrays import as_labels, as_samples
 from fedcore.errors import BadData, BadOption
 from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import above_zero, below_one, convert, one_of, whole_number
+from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
 Parts = list[NDArray[np.int64]]
 WAYS = ("iid", "dirichlet", "shards", "by")
@@ -54,7 +54,7 @@ def partition(
         _, owner = np.unique(np.asarray(labels), return_inverse=True)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
     classes = as_labels("labels", labels).numpy()
-    count = whole_number("clients", clients, 1)
+    count = whole_number("clients", clients, 1, MANY)
     if count * fewest > len(classes):
         what = f"{count} clients of {fewest} samples or more need {count * fewest}"
         raise BadOption(f"{what}, but there are {len(classes)}; ask for fewer clients")
@@ -62,13 +62,14 @@ def partition(
     if how == "iid":
         parts = np.array_split(draw.permutation(len(classes)), count)
     elif how == "shards":
-        each = whole_number("shards", shards, 1)
+        each = whole_number("shards", shards, 1, MANY)
         order = draw.permutation(len(classes))
         slices = np.array_split(order[np.argsort(classes[order], kind="stable")], count * each)
         dealt = draw.permutation(count * each).reshape(count, each)
         parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
     else:
-        above_zero("alpha", convert("alpha", alpha, float))
+        alpha = convert("alpha", alpha, float)
+        above_zero("alpha", alpha)
         drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
         parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
         if not parts:

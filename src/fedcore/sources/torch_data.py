@@ -69,11 +69,13 @@ class Streamed(ClientData):
 def size_of(owner: str, given: Any) -> int:
     """How many samples a client has that must be a Dataset, or a loader of one."""
     dataset: Any = given.dataset if isinstance(given, DataLoader) else given
-    mapped = isinstance(given, GIVEN) and not isinstance(dataset, IterableDataset)
-    if not (mapped and hasattr(dataset, "__len__")):
-        what = f"a map-style torch Dataset with a length, got a {type(dataset).__name__}"
-        raise BadData(f"{owner} must be {what}; wrap arrays in TensorDataset(inputs, labels)")
-    return len(dataset)
+    if not isinstance(given, GIVEN) or isinstance(dataset, IterableDataset):
+        what = f"{owner} must be a map-style torch Dataset, got a {type(dataset).__name__}"
+        raise BadData(f"{what}; wrap arrays in TensorDataset(inputs, labels)")
+    try:
+        return len(dataset)
+    except Exception as error:
+        raise failed(f"the length of {owner}", error) from error
 
 
 def opened(owner: str, given: Any) -> Any:
