@@ -1,8 +1,7 @@
 """CIFAR-10: 60,000 pictures of 32x32 in ten classes, dealt out as ``fedcore.partition`` does.
 
-Krizhevsky 2009; it is not in the paper. Read is the binary archive, whose rows are a label (of
-CIFAR-100 a coarse one before it) and 3 x 1,024 bytes: the one of pickles, which other libraries
-read, could run code. Pixels become numbers from -1 to 1.
+Krizhevsky 2009. Read is the binary archive, of rows of a label (of CIFAR-100 a coarse one before
+it) and 3 x 1,024 bytes: pickles, which others read, could run code. Pixels become -1 to 1.
 """
 
 import io

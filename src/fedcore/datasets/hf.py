@@ -37,8 +37,7 @@ def samples(
 
         splits = datasets.load_dataset(name, cache_dir=data_dir and str(data_dir))
     except Exception as error:
-        missing = isinstance(error, ImportError)
-        hint = "; install FedCore with its extra 'data'" if missing else "; check the name"
+        hint = "; check the name, and install FedCore with its extra 'data'"
         raise failed(f"loading hf:{name}", error, hint) from error
     one_of(*splits)("train", train)
     columns = {"inputs": inputs, "labels": labels, **({"owners": owners} if owners else {})}

@@ -69,8 +69,8 @@ def load(
     away = [data.take(slice(None)) for data in every[len(training) :]]
     test = ClientData(*map(torch.cat, zip(*away, strict=True))) if away else None
     # Characters have a class for each symbol, seen or not.
-    text = first.x.dtype == torch.uint8
-    found = SYMBOLS if text else 1 + max(int(data.y.max()) for data in every)
+    most = max(int(data.y.max()) for data in every)
+    found = SYMBOLS if first.x.dtype == torch.uint8 else 1 + most
     sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
     clients = dict(enumerate(every[: len(training)]))
     return FederatedDataset(clients, test, classes or found, sizes)

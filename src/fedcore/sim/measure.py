@@ -51,11 +51,10 @@ class Measure:
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
-        self._train: Iterable[ClientData] = clients.values()
         unasked = count == 0 and isinstance(clients, LazyClients) and clients.costly
+        self._train: Iterable[ClientData] = [] if unasked else clients.values()
         if unasked:
             say_once("set evaluate_samples to know the training loss of clients that are Datasets")
-            self._train = []
         elif 0 < count < sizes.counts.sum():
             drawn = draw(clients, sizes, count, stream(0, "evaluate", "train"))
             self._train = [train.to(device) for train in drawn]

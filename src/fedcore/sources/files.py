@@ -91,9 +91,8 @@ def read(source: Source, name: str, data_dir: DataDir) -> bytes:
     if path is not None:
         return read_checked(path, file)
     where = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
-    by_hand = (
-        f"place it by hand as {str(source.target(file, data_dir))!r} (it is at {file.urls[0]})"
-    )
+    target = str(source.target(file, data_dir))
+    by_hand = f"place it by hand as {target!r} (it is at {file.urls[0]})"
     run = f"run 'fedcore data fetch {source.folder}{where}', or {by_hand}"
     raise DatasetUnavailable(f"{file.published_name} of {source.folder} is missing; {run}")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
 from fedcore.errors import BadData, BadOption
-from fedcore.types import ClientData, FederatedDataset
+from fedcore.types import ClientData, FederatedDataset, Generator
 from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
 Parts = list[NDArray[np.int64]]
@@ -68,8 +68,7 @@ def partition(
         dealt = draw.permutation(count * each).reshape(count, each)
         parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
     else:
-        alpha = convert("alpha", alpha, float)
-        above_zero("alpha", alpha)
+        above_zero("alpha", alpha := convert("alpha", alpha, float))
         drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
         parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
         if not parts:
@@ -123,9 +122,7 @@ def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
     return replace(dataset, clients=clients, sizes=())
 
 
-def _dirichlet(
-    classes: NDArray[np.int64], count: int, alpha: float, draw: np.random.Generator
-) -> Parts:
+def _dirichlet(classes: NDArray[np.int64], count: int, alpha: float, draw: Generator) -> Parts:
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
     for label in np.unique(classes):
         own = draw.permutation(np.flatnonzero(classes == label))
