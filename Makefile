@@ -67,6 +67,7 @@ study-moving: $(READY) ## free gradients of the first epoch against an exact pas
 study-stragglers: $(READY) ## every method on one clock, at its best step size; docs/stragglers.md (40 minutes)
 	@$(BIN)/python -m benchmarks.stragglers
 	@$(BIN)/python -m benchmarks.stragglers.cost
+	@$(BIN)/python -m benchmarks.stragglers.race
 	@$(BIN)/python -m benchmarks.stragglers.page
 
 study-choosing: $(READY) ## does choosing samples beat drawing them, at equal time? docs/choosing.md (hours of one core)
