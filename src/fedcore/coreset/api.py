@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from fedcore import plugins
 from fedcore.arrays import as_labels, as_positions, as_tensor, batches
-from fedcore.coreset.build import build_coreset, selector_of
+from fedcore.coreset.build import build_coreset, module_of, selector_of
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
@@ -133,7 +133,7 @@ def _check_selector(selector: Any, labels: Tensor | None) -> None:
             f"there are {', '.join(plugins.names('selector'))}"
         )
     selector_of(selector)
-    if labels is None and getattr(plugins.load("selector", selector), "NEEDS_LABELS", False):
+    if labels is None and getattr(module_of(selector), "NEEDS_LABELS", False):
         raise BadOption(f"selector {selector!r} needs labels; pass labels=, or use 'kmedoids'")
 
 
