@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.supercore import log
 
-from fedcore import plugins
+from fedcore import compression, plugins
 from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
@@ -58,6 +58,7 @@ class Options:
     checkpoint: str | Path | None = None  # a folder: go on after the last round in it
     out: str | Path | None = None  # a folder for records, as 'fedcore compare' writes them
     wait_for_nodes: float = 300.0  # seconds until too few nodes are an error
+    compress: str = "none"  # what nodes send of their moves: topk:0.01, 8bit or topk:0.01+8bit
     weighted_by: str | None = None  # a metric by which answers weigh; None: all the same
     method: Mapping[str, Any] = field(default_factory=dict)  # further ones, of those named above
 
@@ -66,6 +67,7 @@ class Options:
         for name, least in LEAST.items():
             at_least(least)(name, getattr(self, name))
         one_of("wall", "virtual")("clock", self.clock)
+        compression.read("compress", self.compress)
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
         named = [("strategy", self.strategy), *self.experiment().controllers]
         named += [("strategy", own)] if (own := self.method.get("local")) else []

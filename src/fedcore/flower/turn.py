@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from torch import Tensor
 
+from fedcore import compression
 from fedcore.coreset.build import PLAIN
 from fedcore.coreset.proxies import NONE
 from fedcore.flower import wire
@@ -151,6 +152,10 @@ class Turn:
 
     def reply(self, arrays: Mapping[str, Tensor]) -> Message:
         """The answer: one record of arrays, one of numbers."""
+        if how := compression.read("compress", self.order.compress):
+            sent = self._msg.content.array_records.items()
+            base = next(one.to_torch_state_dict() for name, one in sent if name != wire.SHIFT)
+            arrays = wire.pack_model(how, arrays, base, self._context.state)
         metrics = MetricRecord(self.report())  # type: ignore[arg-type]
         content = RecordDict({"arrays": ArrayRecord(dict(arrays)), "metrics": metrics})
         return Message(content, reply_to=self._msg)
