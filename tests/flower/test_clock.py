@@ -14,10 +14,10 @@ from fedcore.flower.fleet import Fleet
 from fedcore.flower.wire import SHIFT
 from fedcore.server.clock import Clock
 from fedcore.server.state import Job
-from fedcore.types import Assignment, ClientProfile, LocalPlan, Path, Phase
+from fedcore.types import Assignment, ClientProfile, LocalPlan, Phase, Way
 
 BASE = {"w": torch.zeros(2)}
-FULL = LocalPlan((Phase(2),), Path.FULL)
+FULL = LocalPlan((Phase(2),), Way.FULL)
 
 
 def clock_over(nodes, most=3600.0, bounded=True, **options):

@@ -24,8 +24,8 @@ from fedcore.types import (
     LocalPlan,
     Phase,
     TrainingSettings,
+    Way,
 )
-from fedcore.types import Path as Way
 
 COUNT, BATCH = 60, 8
 BY_GRADIENTS = CoresetSpec(9, "kmedoids", "last-layer-input")

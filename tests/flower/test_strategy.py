@@ -18,7 +18,7 @@ from fedcore.flower import FedCore
 from fedcore.flower.post import AT_ONCE
 from fedcore.records import RunKey
 from fedcore.report.records import read_runs
-from fedcore.types import Path
+from fedcore.types import Way
 
 START = {"w": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([0.5])}
 
@@ -122,7 +122,7 @@ def test_who_is_slow_is_told_less_the_next_time():
     # Nobody knows it yet: it is to see after one epoch what it can do, and if that is everything.
     assert [phase.epochs for phase in plans[8, 0].phases] == [1, 2]
     assert plans[8, 0].work(10**9) == 3 * 10**9
-    assert plans[8, 1].path is Path.CORESET
+    assert plans[8, 1].path is Way.CORESET
     # c = 300 / 20 s = 15 a second; of a first trip's 2 s of way half are believed, and so
     # (20 - 1) * 0.98 = 18.62 s are left: 279 samples.
     assert 275 <= plans[8, 1].work(100) <= 279
@@ -285,14 +285,14 @@ def test_nobody_waits_longer_than_the_timeout():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "path"), [("fedprox", Path.PARTIAL), ("fedavg-ds", Path.SAT_OUT)]
+    ("strategy", "path"), [("fedprox", Way.PARTIAL), ("fedavg-ds", Way.SAT_OUT)]
 )
 def test_other_strategies_of_the_house(strategy, path, tmp_path):
     slow = adding(1.0, samples=100, seconds=20.0, trip=22.0)
     run({7: adding(1.0), 8: slow}, 2, strategy=strategy, out=tmp_path / "out")
     runs = read_runs(tmp_path / "out" / "rounds.jsonl", [RunKey("flower", strategy, 30.0, 0)], 2)
     second = next(iter(runs.values()))[1]
-    assert {c.client_id: c.path for c in second.clients} == {0: Path.FULL, 1: path}
+    assert {c.client_id: c.path for c in second.clients} == {0: Way.FULL, 1: path}
 
 
 def test_a_deadline_by_the_fleet_is_the_percentile_of_what_it_takes():
@@ -372,7 +372,7 @@ def test_records_are_those_of_the_simulator(tmp_path):
     assert (record.rejected, record.test_accuracy, record.train_loss) == (1, None, None)
     did = {c.client_id: (c.path, c.work) for c in record.clients}
     # Numbers are given in the order of their names: "node 10", "node 7", "node 8", "node 9".
-    assert did == {1: (Path.FULL, 30), 2: (Path.CORESET, 0), 0: (Path.PARTIAL, 12)}
+    assert did == {1: (Way.FULL, 30), 2: (Way.CORESET, 0), 0: (Way.PARTIAL, 12)}
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["results"][0]["mean_participants"] == 2
 

@@ -17,7 +17,7 @@ from fedcore.flower.wire import (
     read_report,
     report_metrics,
 )
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, Weighting
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Phase, Way, Weighting
 
 PLAN = LocalPlan(
     (
@@ -26,7 +26,7 @@ PLAN = LocalPlan(
             3, CoresetSpec(7, "kmedoids", "last-layer-input", Weighting.SCALED, 0.5, (("a", 2),))
         ),
     ),
-    Path.CORESET,
+    Way.CORESET,
     prox_mu=0.1,
     step_scale=2.0,
 )
@@ -85,7 +85,7 @@ phases = st.builds(Phase, st.integers(1, 1000), st.none() | specs, st.none() | s
 plans = st.builds(
     LocalPlan,
     st.lists(phases, max_size=3).map(tuple),
-    st.sampled_from(list(Path)),
+    st.sampled_from(list(Way)),
     seconds,
     seconds,
 )

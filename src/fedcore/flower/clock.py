@@ -22,7 +22,7 @@ from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation
 from fedcore.server.state import Job
 from fedcore.sim.world import build_sampler
-from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Path
+from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Way
 
 if TYPE_CHECKING:
     from fedcore.flower.strategy import FedCore
@@ -257,9 +257,9 @@ class GridClock(Clock):
         whole, path = report.work >= options.local_epochs * examples, told.plan.path
         size = None if whole else report.coreset_size or None  # everything is no coreset
         if whole:
-            path = Path.FULL
-        elif path in (Path.FULL, Path.CORESET) and (size or report.cut_short):
-            path = Path.CORESET if size else Path.PARTIAL
+            path = Way.FULL
+        elif path in (Way.FULL, Way.CORESET) and (size or report.cut_short):
+            path = Way.CORESET if size else Way.PARTIAL
         update = LocalUpdate(
             *(letter.client, params, examples, job.copies, told.base_version),
             seconds=trip,

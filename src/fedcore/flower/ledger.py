@@ -23,7 +23,7 @@ from fedcore.report.output import EXPERIMENT, OutputFolder, load_checkpoint, sav
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 
-FORMAT, KEPT, FILES = 1, 3, "round-*.npz"
+FORMAT, KEPT, FILES = 1, 3, "round-*.safetensors"
 
 
 def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
@@ -31,7 +31,7 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
     saved = to_snapshot(replace(state, jobs=()))
     own = {"format": FORMAT, "fleet": fleet.to_json()}
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"round-{state.version:08d}.npz"
+    path = folder / f"round-{state.version:08d}.safetensors"
     save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
     for old in sorted(folder.glob(FILES))[:-KEPT]:
         old.unlink(missing_ok=True)

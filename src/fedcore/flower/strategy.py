@@ -29,8 +29,7 @@ from fedcore.server.method import Plan, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.world import build_controller, build_sampler, build_strategy
 from fedcore.task import sent_bytes
-from fedcore.types import ClientProfile, LocalPlan, Params
-from fedcore.types import Path as Way
+from fedcore.types import ClientProfile, LocalPlan, Params, Way
 from fedcore.values import MANY, above_zero, at_least, one_of
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}

@@ -56,7 +56,7 @@ class RunningMean:
         weight = self._weight(update)
         for name, value in update.params.items():
             self._totals[name] += weight
-            self._sums[name].add_(value.to(self._sums[name]), alpha=weight)
+            self._sums[name].add_(value, alpha=weight)
 
     def finish(self) -> ServerState:
         """The state with the mean as its model."""
