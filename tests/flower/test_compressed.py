@@ -30,7 +30,7 @@ from fedcore.flower.wire import (
     read_order,
     to_record,
 )
-from fedcore.types import LocalPlan, Path, Phase
+from fedcore.types import LocalPlan, Phase, Way
 
 WAYS = ["topk:0.3", "8bit", "topk:0.3+8bit"]
 BASE = {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(7), "b": torch.zeros(4)}
@@ -159,7 +159,7 @@ def test_fuzzed_answers_are_refused_or_finite_and_sparse(name, change):
 
 
 def test_an_order_says_how():
-    order = Order(order_for(LocalPlan((Phase(1),), Path.FULL)).assignment, 20.0, 0.0, 3)
+    order = Order(order_for(LocalPlan((Phase(1),), Way.FULL)).assignment, 20.0, 0.0, 3)
     assert read_order(order_text(order)).compress == "none"
     with pytest.raises(BadMessage, match="compress"):
         read_order(order_text(order).replace('"none"', '"gzip"'))
@@ -198,7 +198,7 @@ def test_fit_compresses_as_it_is_told_and_keeps_the_rest_at_the_node(text):
     torch.manual_seed(0)
     model, own = nn.Linear(4, 3), context()
     x, y = torch.randn(24, 4), torch.arange(24) % 3
-    told = order_for(LocalPlan((Phase(2),), Path.FULL)).assignment
+    told = order_for(LocalPlan((Phase(2),), Way.FULL)).assignment
     base = {n: v.clone() for n, v in model.state_dict().items()}
     replies = {}
     for way in ("none", text):
