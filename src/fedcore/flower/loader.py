@@ -1,9 +1,5 @@
 """A client's training: ``on_time`` around the loop that a user has, and ``fit``, the simulator's.
 
-    batches = on_time(trainloader, model, msg, context)
-    for x, y in batches: ...
-    return batches.reply(model.state_dict())
-
 The first epoch yields everything while hooks look at the last layer's gradients. Then the coreset
 is chosen, as large as the time that is left allows, and drawn from in proportion to its weights: so
 a plain mean, momentum and Adam are right as they are. It ends before a batch that would be late.
@@ -140,15 +136,12 @@ class on_time(Turn):  # noqa: N801, used like a function
 
 
 class Watching:
-    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks.
-
-    A sequence of outputs for a sample counts as the sum of its gradients. ``trouble`` says why
-    there is nothing to choose by.
-    """
+    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
 
     def __init__(self, model: nn.Module, proxy: str) -> None:
         layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
         self._head = layers[-1] if layers else None
+        # Why there is nothing to choose by.
         self.trouble = None if layers else "the model has no nn.Linear"
         self._proxy, self._scale = proxy, 1.0
         self.drawn: list[Sequence[int]] = []  # samples, batch by batch
@@ -218,7 +211,7 @@ class Watching:
 
 
 def _summed(rows: Tensor) -> Tensor:
-    """[B, ..., C] as [B, C]."""
+    """[B, ..., C] as [B, C]: a sequence of outputs counts as the sum of its gradients."""
     return rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
 
 

@@ -1,7 +1,7 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in a ConfigRecord, a report a MetricRecord of ``num-examples``, as Flower
-has it, and the numbers of ``Report``. What does not fit is one ``BadMessage``, whoever sent it.
+An order is one JSON text in a ConfigRecord, a report a MetricRecord; what does not fit is one
+``BadMessage``, whoever sent it.
 """
 
 import dataclasses
