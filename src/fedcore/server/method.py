@@ -133,6 +133,8 @@ class Draw:
     again: int = 0  # how many draws were made from that version before
     busy: frozenset[ClientId] = frozenset()  # who has not answered yet, or is away
     memory: Params = field(default_factory=dict)  # what ``Sampler.observe`` made of the answers
+    # (clients, seconds) -> their mean losses of the model, after so long; None: nobody can tell.
+    ask: Callable[[Sequence[ClientId], float], list[float]] | None = None
 
     def generator(self) -> Generator:
         """The random stream of this draw; it knows nothing of the strategy."""

@@ -80,6 +80,11 @@ class Measure:
         data = self._held_out.get(half)
         return None if data is None else self._evaluator.score(params, [data])
 
+    def loss_of(self, params: Params, client: ClientId) -> float:
+        """L^i(w): the mean loss of a client's samples."""
+        data = self._clients[client]
+        return float(self._evaluator.sums(params, data)[0]) / len(data)
+
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """Right answers and samples of clients, or of a draw of them, on their own data."""
         right, counts = [], {}
