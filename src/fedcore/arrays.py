@@ -101,10 +101,7 @@ def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> 
 
 
 def batches(dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
-    """Inputs and int64 labels of all samples of ``FORMS``, in order, some at a time.
-
-    Batches of a loader or an iterator stay as they are; inputs with a fraction become ``dtype``.
-    """
+    """Inputs and int64 labels of all samples of ``FORMS``, in order; fractions become ``dtype``."""
     seen = 0
     for batch in _raw(dataset, batch_size, dtype):
         if not isinstance(batch, tuple | list) or len(batch) != 2:

@@ -84,10 +84,7 @@ def run_grid(
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
-    """Load data and model for every seed; whatever is wrong with the options shows here.
-
-    All is tried that a run would find out, since results of an earlier job may go before it.
-    """
+    """Load data and model of every seed, and try all that a run would find out, before any does."""
     for one, other in combinations(experiment.strategies, 2):
         if plugins.title(one) == plugins.title(other):  # results go by it
             called = f"would both be called {plugins.title(one)!r}; rename one file"

@@ -16,17 +16,12 @@ from fedcore.types import LocalUpdate, Params
 Weight = Callable[[LocalUpdate], float]
 
 
-def by_draws(update: LocalUpdate) -> float:
-    """w_{r+1} = (1/K) Σ_{i in U_r} w_r^i; a client drawn twice counts twice."""
-    return update.copies
-
-
-def by_samples(update: LocalUpdate) -> float:
-    """w_{r+1} = Σ m^i w_r^i / Σ m^i, as the authors' code and FedAvg's authors have it."""
-    return update.copies * update.num_samples
-
-
-AGGREGATIONS: dict[str, Weight] = {"mean": by_draws, "samples": by_samples}
+AGGREGATIONS: dict[str, Weight] = {
+    # w_{r+1} = (1/K) Σ_{i in U_r} w_r^i; a client drawn twice counts twice.
+    "mean": lambda update: update.copies,
+    # w_{r+1} = Σ m^i w_r^i / Σ m^i, as the authors' code and FedAvg's authors have it.
+    "samples": lambda update: update.copies * update.num_samples,
+}
 
 
 def aggregation(name: str) -> Merge:

@@ -120,11 +120,7 @@ def build_world(
 def simulate_rounds(
     world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
 ) -> Rounds:
-    """Train round by round; yields a record and the server's state after each.
-
-    It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
-    work begun for later ones.
-    """
+    """Train the rounds after the ``past`` ones, from ``start`` on; yields records and states."""
     accuracies = [record.test_accuracy for record in past if record.test_accuracy is not None]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})

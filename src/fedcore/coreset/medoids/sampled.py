@@ -82,10 +82,7 @@ def _rounds(problem: Problem, layout: Layout, best: Best) -> tuple[Places, int]:
 
 
 def spread_out(layout: Layout, k: int) -> Places:
-    """Mark k places: leaves of 64 get shares in proportion to the length of their diagonal.
-
-    Most learnt samples crowd around 0 in tiny leaves, where medoids save nothing.
-    """
+    """Mark k places by the diagonals of leaves of 64: of crowds of learnt samples around 0, few."""
     starts = np.arange(0, len(layout), LEAF)
     sizes = np.diff(np.append(starts, len(layout)))
     low = np.minimum.reduceat(layout.rows.left, starts, axis=0)
@@ -138,10 +135,7 @@ def _swapped(
 
 
 def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:
-    """Return new candidates: the best members of each cluster, then where the objective lies.
-
-    Those at equal steps along Σ_j w_j d_j in spatial order: k-means++ without chance.
-    """
+    """Return clusters' best members, and places at equal steps along Σ_j w_j d_j, as k-means++."""
     sizes = np.diff(order.begins)
     rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], sizes)
     candidates = chosen.copy()
