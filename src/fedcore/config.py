@@ -182,6 +182,12 @@ class Experiment:
         """Kind and name of who sets deadlines, if anybody does."""
         return [("deadline", self.deadline)] if isinstance(self.deadline, str) else []
 
+    def check_method(self, *others: tuple[str, str]) -> None:
+        """Refuse own options that none of the plug-ins named here, or of ``others``, takes."""
+        around = SERVER_OPTIMISERS[self.server_optimiser]
+        named = ("selector", self.selector), ("sampler", self.selection), ("strategy", around)
+        plugins.check_taken(self.method, (*named, *self.controllers, *others), vars(self))
+
     @property
     def most_rounds(self) -> int:
         """Rounds after which a run ends at the latest."""

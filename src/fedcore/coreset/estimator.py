@@ -32,9 +32,8 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
         looks = getattr(plugins.load("selector", self.selector), "NEEDS_LABELS", False)
         labels = np.unique(y, return_inverse=True)[1] if looks and y is not None else None
-        found = select_coreset(
-            rows, self.budget, labels=labels, selector=self.selector, seed=self.seed
-        )
+        how: dict[str, Any] = {"selector": self.selector, "seed": self.seed}
+        found = select_coreset(rows, self.budget, labels=labels, **how)
         self.sample_indices_, self.sample_weight_ = found.indices, found.weights
         self.objective_ = found.objective
         return self

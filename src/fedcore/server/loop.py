@@ -194,9 +194,8 @@ class Server:
         clock, before, number = self.clock, self.clock.deadline, state.version + 1
         seen = recall(state.seen, self.sizes, cohort, self.settings.epochs)
         seconds, self.reason = controller.decide(seen)
-        for clock.deadline in (
-            seconds * 2**n for n in range(DOUBLINGS if controller.bounded else 1)
-        ):
+        times = DOUBLINGS if controller.bounded else 1
+        for clock.deadline in (seconds * 2**n for n in range(times)):
             if any(self.assign(client, state.version)[0].plan.phases for client in cohort):
                 break
         else:

@@ -39,11 +39,8 @@ class Measure:
     def __init__(
         self, federation: Federation, count: int, device: torch.device, threads: int, *, split: bool
     ) -> None:
-        """Draw ``count`` samples of training and of test data, or take all for 0.
-
-        A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
-        Where step sizes are chosen, test data are ``split``: one half is to choose by.
-        """
+        """Draw ``count`` training and test samples, 0: all; ``split`` keeps half of these apart."""
+        # A GPU has enough to do with one; 0 threads are one per core.
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
         clients, test = federation.dataset.clients, federation.dataset.test

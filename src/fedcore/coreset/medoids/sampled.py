@@ -49,9 +49,8 @@ def solve_sampled(problem: Problem, over: Over | None = None) -> Medoids:
     near, total = served_by(layout, chosen)
     if over is not None and best.total < total:
         chosen, near = best.chosen, served_by(layout, best.chosen)[0]
-    solution = replace(
-        layout.solution(chosen, near, "sampled"), certified=0.0, swaps=swaps, finished=finished
-    )
+    solution = layout.solution(chosen, near, "sampled")
+    solution = replace(solution, certified=0.0, swaps=swaps, finished=finished)
     few = problem.k <= VERY_FEW and finished
     return polished(problem, solution, over, *POLISHED) if few else solution
 

@@ -213,10 +213,8 @@ def _start(
     if start is not None:
         given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
         if len(given) and not 0 <= given.min() <= given.max() < len(points.group):
-            got = f"got {given.min()} to {given.max()}"
-            raise ValueError(
-                f"start must hold indices between 0 and {len(points.group) - 1}, {got}"
-            )
+            last, got = len(points.group) - 1, f"{given.min()} to {given.max()}"
+            raise ValueError(f"start must hold indices between 0 and {last}, got {got}")
         wanted.insert(0, points.group[given])
     if classes is not None:
         wanted.insert(0, np.unique(classes, return_index=True)[1])
