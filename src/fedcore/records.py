@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcore.types import Assignment, ClientId, Path
+from fedcore.types import Assignment, ClientId, Way
 
 
 class Waste(StrEnum):
@@ -23,7 +23,7 @@ class ClientRecord:
     """What one client of a cohort did in a round, as the server saw it."""
 
     client_id: ClientId
-    path: Path
+    path: Way
     copies: int
     work: int  # samples that it was asked to process
     seconds: float  # that it took, or had spent when it was told to stop

@@ -43,8 +43,9 @@ def partition(
         least: fewest samples of a client; Dirichlet draws again until everybody has them.
         seed: of the draws.
 
-    >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
-    [[0, 1, 3], [2]]
+    Examples:
+        >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
+        [[0, 1, 3], [2]]
     """
     if hasattr(how, "load_partition"):
         return _by_partitioner(how, np.asarray(labels))
