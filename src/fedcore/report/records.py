@@ -28,7 +28,7 @@ REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_s
 ERRORS = ("gradient_error", "full_gradient_error")
 RARE = {"fell_back", "wasted", "staleness", "ended"}  # of a client; in a line where there is one
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
-OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
+OPTIONAL |= {"slow_accuracy", "worst_accuracy", "validation_accuracy"}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
 from fedcore.errors import BadData, BadOption, failed
-from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import above_zero, below_one, convert, one_of, whole_number
+from fedcore.types import ClientData, FederatedDataset, Generator
+from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
 Parts = list[NDArray[np.int64]]
 WAYS = ("iid", "dirichlet", "shards", "by")
+RULES = ("clients", "how", "alpha", "shards", "least")
 TRIES = 1000
 
 
@@ -54,7 +56,7 @@ def partition(
         owner = _owners(labels)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
     classes = as_labels("labels", labels).numpy()
-    count = whole_number("clients", clients, 1)
+    count = whole_number("clients", clients, 1, MANY)
     if count * fewest > len(classes):
         what = f"{count} clients of {fewest} samples or more need {count * fewest}"
         raise BadOption(f"{what}, but there are {len(classes)}; ask for fewer clients")
@@ -68,7 +70,7 @@ def partition(
         dealt = draw.permutation(count * each).reshape(count, each)
         parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
     else:
-        above_zero("alpha", convert("alpha", alpha, float))
+        above_zero("alpha", alpha := convert("alpha", alpha, float))
         drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
         parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
         if not parts:
@@ -114,8 +116,8 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
         rows = [torch.from_numpy(places[part]) for part in parts]
         clients = {n: ClientData(data.x, data.y, part) for n, part in enumerate(rows)}
         test = None if test is None else as_samples("held-out data", test, torch.float32)
-        largest = max(int(one.labels.max()) for one in (data, test) if one is not None)
-        return FederatedDataset(clients, test, 1 + largest)
+        most = max(int(one.labels.max()) for one in (data, test) if one is not None)
+        return FederatedDataset(clients, test, 1 + most)
 
     named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *rules)]
     fixed = [p for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -124,9 +126,16 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
     return load
 
 
-def _dirichlet(
-    classes: NDArray[np.int64], count: int, alpha: float, draw: np.random.Generator
-) -> Parts:
+def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
+    """The training samples of a dataset, dealt out anew; to as many clients, unless it is said."""
+    every = [as_samples(f"client {n}", own, torch.float32) for n, own in dataset.clients.items()]
+    x, y = map(torch.cat, zip(*(own.take(slice(None)) for own in every), strict=True))
+    parts = partition(y, **{"clients": len(every), **rules})
+    clients = {n: ClientData(x, y, torch.from_numpy(part)) for n, part in enumerate(parts)}
+    return replace(dataset, clients=clients, sizes=())
+
+
+def _dirichlet(classes: NDArray[np.int64], count: int, alpha: float, draw: Generator) -> Parts:
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
     for label in np.unique(classes):
         own = draw.permutation(np.flatnonzero(classes == label))
@@ -149,7 +158,7 @@ def _owners(labels: Any) -> NDArray[np.int64]:
 def _by_partitioner(partitioner: Any, labels: Any) -> Parts:
     columns = {"label": np.asarray(labels), "place": np.arange(len(labels))}
     try:
-        from datasets import Dataset  # type: ignore[import-not-found]
+        from datasets import Dataset
 
         partitioner.dataset = Dataset.from_dict(columns)
         every = range(partitioner.num_partitions)
