@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcore import plugins, values
+from fedcore import compression, plugins, values
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
 from fedcore.rates import SCHEDULES
@@ -75,6 +75,11 @@ class Experiment:
     )
     download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
     upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
+    compress: str = _fleet(
+        "none",
+        "What clients send: topk:0.01, 8bit or topk:0.01+8bit of their moves, the rest later.",
+        compression.read,
+    )
     mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
     mean_off: float = _fleet(0.0, "And for which they are then away; 0: never.", at_least(0))
     dropout: float = _fleet(0.0, "Probability to drop out in the middle of a job.", at_least(0, 1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcore.errors import BadOption
 
-Check = Callable[[str, Any], None]
+Check = Callable[[str, Any], object]
 
 
 # Choices of an option that parts on several layers know.
