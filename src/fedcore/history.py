@@ -77,9 +77,7 @@ class History:
         if not hasattr(axes, "plot"):
             raise BadOption(f"axes must be those of a matplotlib figure, got {axes!r}")
         times = np.cumsum([record.time for record in self.rounds])
-        axes.plot(
-            times, [np.nan if r.test_accuracy is None else r.test_accuracy for r in self.rounds]
-        )
+        axes.plot(times, np.array([r.test_accuracy for r in self.rounds], float))  # None is NaN
         axes.set(xlabel="Time in deadlines", ylabel="Test accuracy")
         return axes
 

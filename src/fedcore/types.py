@@ -136,15 +136,15 @@ SIT_OUT = LocalPlan(phases=(), path=Way.SAT_OUT)
 
 @dataclass(frozen=True, slots=True)
 class Coreset(Generic[Values]):
-    """A weighted subset of n samples, as tensors, or NumPy arrays for those who came with them."""
+    """A weighted subset of n samples, as tensors, or as NumPy arrays for who came with them."""
 
     indices: Values  # [b] sorted and unique
-    weights: Values  # [b] positive, Σ weights = n; or in the mean over draws, where it says so
-    objective: float | None = None  # Σ_j min_k d_jk of Eq. 5, where all are assigned to chosen ones
-    gradient_error: float | None = None  # ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, ε, relative
-    assignment: Values | None = None  # [n] position in ``indices`` of each one's chosen sample
+    weights: Values  # [b] positive, Σ = n
+    objective: float | None = None  # Σ_j min_k d_jk of Eq. 5, where samples are assigned
+    gradient_error: float | None = None  # ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||: ε, relative
+    assignment: Values | None = None  # [n] position in ``indices`` of who stands for each
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
-    sums_in_the_mean: bool = False
+    sums_in_the_mean: bool = False  # over draws alone
 
     def subset(self, dataset: Dataset[Any]) -> Subset[Any]:
         """The chosen samples of a dataset; sample k of it weighs ``weights[k]``."""

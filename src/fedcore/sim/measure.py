@@ -42,11 +42,8 @@ class Measure:
     def __init__(
         self, federation: Federation, count: int, device: torch.device, threads: int, *, split: bool
     ) -> None:
-        """Draw ``count`` samples of training and of test data, or take all for 0.
-
-        A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
-        Where step sizes are chosen, test data are ``split``: one half is to choose by.
-        """
+        """Draw ``count`` training and test samples, 0: all; ``split`` keeps half of these apart."""
+        # A GPU has enough to do with one; 0 threads are one per core.
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
         clients, test = federation.dataset.clients, federation.dataset.test
@@ -87,6 +84,11 @@ class Measure:
         """The same on held-out data, if there are any, or on the half called 'validation'."""
         data = self._held_out.get(half)
         return None if data is None else self._evaluator.score(params, [data])
+
+    def loss_of(self, params: Params, client: ClientId) -> float:
+        """L^i(w): the mean loss of a client's samples."""
+        data = self._clients[client]
+        return float(self._evaluator.sums(params, data)[0]) / len(data)
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """Right answers and samples of clients, or of a draw of them, on their own data."""

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedcore import plugins
-from fedcore.config import SERVER_OPTIMISERS, Options, resolve
+from fedcore.config import Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
@@ -80,11 +79,7 @@ def simulate(
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
     name = "own" if isinstance(strategy, Strategy) else strategy
-    takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
-    takers += [("strategy", SERVER_OPTIMISERS[experiment.server_optimiser])]
-    takers += experiment.controllers
-    takers += [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
-    plugins.check_taken(experiment.method, takers, vars(experiment))
+    experiment.check_method(*([("strategy", strategy)] if isinstance(strategy, str) else []))
     if isinstance(strategy, str):
         there = (federation.proxy, len(members), federation.model_bytes)
         strategy = build_strategy(strategy, experiment, *there)
