@@ -15,8 +15,7 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.sim.fleet import Known, Sizes, fleet_of, read_fleet
-from fedcore.sim.forecast import FEWEST, Curve, time_to
-from fedcore.sim.outlook import Outlook, outlook
+from fedcore.sim.outlook import FEWEST, Curve, Outlook, outlook, time_to
 from fedcore.sim.world import World, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of

@@ -248,7 +248,7 @@ def evaluate(
     folder: Folder, data_dir: str | None = typer.Option(None, help="Place of data.")
 ) -> None:
     """Load the models that jobs left, and measure them on held-out data again."""
-    from fedcore.cli.evaluate import evaluate as measured
+    from fedcore.cli.folders import evaluate as measured
 
     for run, score in measured(folder, data_dir):
         accuracy = "no held-out data" if score is None else f"accuracy {100 * score.accuracy:.2f} %"
