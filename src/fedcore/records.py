@@ -63,7 +63,7 @@ class Ending:
     clients: int  # of the fleet
     slow_clients: int  # for whom E epochs on everything end after the deadline
     slow_accuracy: float | None  # over the training samples of slow clients; None: no such sample
-    worst_accuracy: float  # mean over the worst tenth of clients, each on its training samples
+    worst_accuracy: float | None  # of the worst tenth of clients, each on its training samples
     validation_accuracy: float | None = None  # on the half that step sizes are chosen by
 
 

@@ -52,7 +52,9 @@ def at_least(least: float, most: int | None = None) -> Check:
 
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
-    check = must_be(f"one of {', '.join(choices)}", choices.__contains__)
+    check = must_be(
+        f"one of {', '.join(choices)}", lambda name: isinstance(name, str) and name in choices
+    )
     check.choices = choices  # type: ignore[attr-defined]
     return check
 

@@ -83,6 +83,9 @@ def test_what_docstrings_and_comments_say_is_there(site):
     text = {page.name: page.read_text() for page in site if page.parent.name == "api"}
     assert "stragglers" in text["simulate.html"]
     assert "percentage of clients that miss the deadline" in text["simulate.html"]
+    assert (
+        text["coresets.html"].count("relative <code>gradient_error</code> of the weighted sum") == 1
+    )
     assert "Samples that it was asked to process" in text["results.html"]  # a field's comment
     assert "seconds that answers are waited for" in text["flower.html"].replace(
         "Seconds", "seconds"

@@ -85,16 +85,6 @@ def targets_of(strategies: Iterable[Sequence[Sequence[RoundRecord]]]) -> tuple[f
     return () if best is None else tuple(share * best for share in SHARES)
 
 
-def time_to_accuracy(rounds: Sequence[RoundRecord], target: float) -> float | None:
-    """Deadlines until the first evaluation at or above ``target``; None: it is not reached."""
-    passed = 0.0
-    for record in rounds:
-        passed += record.time
-        if record.test_accuracy is not None and record.test_accuracy >= target:
-            return passed
-    return None
-
-
 def jain(values: Iterable[float], count: int) -> float | None:
     """Jain's (Σ x)² / (n Σ x²) of n clients, others with x = 0; None where all are."""
     known = list(values)
@@ -119,11 +109,12 @@ def costs(
     stale = [client.staleness for client in merged]
     unit, known = ending.deadline_seconds, asdict(ending)
     answer = round(ending.model_bytes * upward_share(compress, ending.model_bytes))
+    reached = History(tuple(rounds)).time_to
     del known["validation_accuracy"]  # by which the run was chosen, and so no result
     return known | {
         "time_to_accuracy": [
             {"target": target, "seconds": None if time is None else unit * time}
-            for target, time in ((one, time_to_accuracy(rounds, one)) for one in targets)
+            for target, time in zip(targets, map(reached, targets), strict=True)
         ],
         "virtual_seconds": unit * sum(record.time for record in rounds),
         "client_seconds": unit * sum(time for _, time in sent),

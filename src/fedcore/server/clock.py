@@ -58,8 +58,8 @@ class Clock(Protocol):
 class VirtualClock:
     """Computed time: a job takes download + work / c + upload, and waits while its client is away.
 
-    Jobs of one version are trained together, side by side, when the first of them is due. One whose
-    client drops out is found lost τ after it was sent, or at once where that was later.
+    Jobs of one version are trained together when the first of them is due; a lost one is found out
+    τ after it was sent, or at once where that was later.
     """
 
     executor: Executor

@@ -15,6 +15,7 @@ from fedcore import compression, plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.coreset.proxies import STATIC
 from fedcore.errors import BadOption
 from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
@@ -26,7 +27,7 @@ from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure, slow_and_worst
-from fedcore.sources.clients import LazyClients, sizes_of
+from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training
@@ -101,6 +102,8 @@ def build_world(
     if strategy.in_parts:
         federation.task.check_layers()
     clients = federation.dataset.clients
+    if is_streamed(clients) and experiment.proxy == STATIC:
+        raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training
@@ -123,12 +126,13 @@ def build_world(
     several = len(experiment.learning_rates) > 1
     sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
-    server = Server(strategy, sampler, clock, fleet.profiles, sizes, settings, controller)
+    measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
+    parts = strategy, sampler, clock, fleet.profiles, sizes, settings, controller
+    server = Server(*parts, measure.loss_of)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
     ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
     known = federation.initial, device, fleet.deadline, fleet.slow, ending
     looks = experiment.evaluate_every, experiment.patience
@@ -138,11 +142,7 @@ def build_world(
 def simulate_rounds(
     world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
 ) -> Rounds:
-    """Train round by round; yields a record and the server's state after each.
-
-    It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
-    work begun for later ones.
-    """
+    """Train the rounds after the ``past`` ones, from ``start`` on; yields records and states."""
     accuracies = [record.test_accuracy for record in past if record.test_accuracy is not None]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
