@@ -211,12 +211,15 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
     if spec.proxy == NONE:
         space = Euclidean(torch.zeros(len(data), 1))
     elif spec.proxy == STATIC:
-        space = Euclidean(data.take(slice(None))[0].cpu().reshape(len(data), -1))
+        x = data.take(slice(None))[0]
+        x = x if isinstance(x, Tensor) else x.flat()
+        space = Euclidean(x.cpu().reshape(len(data), -1))
     else:
         assert watched is not None
         space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
     losses = None if watched is None else watched.gradients.losses
-    return Candidates(space, labels=data.labels.cpu(), losses=losses)
+    labels = None if data.y.dim() > 1 or data.y.is_floating_point() else data.labels.cpu()
+    return Candidates(space, labels=labels, losses=losses)
 
 
 def build_samples(

@@ -74,6 +74,9 @@ def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> 
     """The space of a ``proxy`` that looks at gradients; ``weight`` is the last layer's W [C, d]."""
     if proxy == LAST_LAYER_INPUT:
         return residual_metric(seen.residuals, weight)
+    if proxy == LAST_LAYER and seen.inputs.shape[1] == 0:
+        often = "runs once a sample, but here it runs at several positions"
+        raise BadOption(f"proxy 'last-layer' needs a last layer that {often}; use {LOGITS!r}")
     if proxy == LAST_LAYER:
         return OuterProduct(seen.residuals, seen.inputs, bias)
     if proxy == LOGITS:

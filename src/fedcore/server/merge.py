@@ -14,6 +14,7 @@ from fedcore.server.state import ServerState
 from fedcore.types import LocalUpdate, Params
 
 Weight = Callable[[LocalUpdate], float]
+Names = Sequence[str]
 
 
 def by_draws(update: LocalUpdate) -> float:
@@ -61,6 +62,24 @@ class RunningMean:
             return self._state
         means = {n: (self._sums[n] / total).to(now[n].dtype) for n, total in sent.items()}
         return replace(self._state, params={**now, **means})
+
+
+class Beside(RunningMean):
+    """A merge after which some ``names`` are the mean all the same: statistics of BatchNorm."""
+
+    def __init__(self, weight: Weight, names: Names, own: Merge, state: ServerState) -> None:
+        super().__init__(weight, state)
+        self._names, self._own = names, own(state)
+
+    def add(self, update: LocalUpdate, base: Params) -> None:
+        """Take an answer in."""
+        super().add(update, base)
+        self._own.add(update, base)
+
+    def finish(self) -> ServerState:
+        """The state after the merge."""
+        means, done = super().finish().params, self._own.finish()
+        return replace(done, params={**done.params, **{n: means[n] for n in self._names}})
 
 
 Updates: TypeAlias = Sequence[LocalUpdate]

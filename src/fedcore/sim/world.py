@@ -21,6 +21,7 @@ from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
 from fedcore.server.loop import LoopSettings, Merged, Server
+from fedcore.server.merge import AGGREGATIONS, Beside
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
@@ -86,6 +87,10 @@ def build_world(
         federation.task.check_layers()
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
+    statistics = tuple(federation.task.statistics() if experiment.batch_norm == "average" else ())
+    if statistics:
+        weight = AGGREGATIONS[experiment.aggregation]
+        strategy = replace(strategy, merge=partial(Beside, weight, statistics, strategy.merge))
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training
     plain = choose_executor(*of, threads=threads, device=device)
@@ -124,7 +129,8 @@ def simulate_rounds(
     It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
     work begun for later ones.
     """
-    accuracies = [record.test_accuracy for record in past if record.test_accuracy is not None]
+    measured = ((one.test_accuracy, one.test_loss) for one in past)
+    accuracies = [goodness(*one) for one in measured if one != (None, None)]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
@@ -154,7 +160,7 @@ def _record(
         trained = world.measure.train(merged.state.params)
         tested = world.measure.test(merged.state.params)
     if tested:
-        accuracies.append(tested.accuracy)
+        accuracies.append(goodness(tested.accuracy, tested.loss))
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
         last = last or 0 < world.patience <= since
     ending = _ending(world, merged.state.params) if last else None
@@ -166,6 +172,7 @@ def _record(
         train_accuracy=trained.accuracy if trained else None,
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
+        metrics=tested.metrics if tested else {},
         wall_seconds=ended - began,
         ending=ending,
         cut=merged.cut,
@@ -177,6 +184,11 @@ def _record(
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
+
+
+def goodness(accuracy: float | None, loss: float | None) -> float:
+    """What patience goes by: the accuracy, or -L where there are no classes."""
+    return accuracy if accuracy is not None else -math.inf if loss is None else -loss
 
 
 def _ending(world: World, params: Params) -> Ending:
