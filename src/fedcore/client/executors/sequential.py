@@ -42,7 +42,7 @@ def train_plainly(
     """Do what a job says until it is done or may not; ``params`` lie where its data do."""
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
-        shift = {name: value.to(params[name].device) for name, value in shift.items()}
+        shift = {name: shift[name].to(value.device) for name, value in params.items()}
     rate = job.settings.learning_rate_at(job.assignment.base_version)
     memory = Memory.blank(job.settings, {n: v[None] for n, v in params.items()})
     trained = None
