@@ -8,7 +8,7 @@ import torch
 from sklearn import metrics as sk
 
 from fedcore.errors import BadData, BadOption
-from fedcore.metrics import metrics_of, right_answers
+from fedcore.metrics import measured, metrics_of, right_answers
 
 DRAW = torch.Generator().manual_seed(1)
 SCORES = torch.randn(200, 6, generator=DRAW)
@@ -16,7 +16,7 @@ CLASSES = torch.randint(6, (200,), generator=DRAW)
 
 
 def value(name, outputs, targets):
-    return metrics_of([name])[name](outputs, targets)
+    return measured(metrics_of([name]), outputs, targets)[name]
 
 
 def test_classes():
@@ -85,8 +85,9 @@ def test_own_functions_and_files(tmp_path):
     found = metrics_of([bias, str(file), "mae"])
     assert list(found) == ["bias", "worst", "mae"]
     outputs, targets = torch.tensor([1.0, 5.0]), torch.tensor([2.0, 2.0])
-    assert [own(outputs, targets) for own in found.values()] == [1, 3, 2]
-    assert isinstance(found["bias"](outputs, targets), float)
+    numbers = measured(found, outputs, targets)
+    assert list(numbers.values()) == [1, 3, 2]
+    assert all(type(number) is float for number in numbers.values())
 
 
 @pytest.mark.parametrize(
@@ -110,11 +111,11 @@ def test_metrics_that_do_not_fit_say_so():
         value("top-5", torch.zeros(4), torch.zeros(4))
     with pytest.raises(BadData, match="as many targets as outputs"):
         value("mae", SCORES, CLASSES)
-    added, texts = metrics_of([lambda o, t: o + t, text]).values()
+    added, texts = metrics_of([lambda o, t: o + t]), metrics_of([text])
     with pytest.raises(BadData, match=r"metric '<lambda>' of outputs \[3\] and targets \[2\] fail"):
-        added(torch.zeros(3), torch.zeros(2))
+        measured(added, torch.zeros(3), torch.zeros(2))
     with pytest.raises(BadData, match="metric 'text' of"):
-        texts(torch.zeros(3), torch.zeros(3))
+        measured(texts, torch.zeros(3), torch.zeros(3))
 
 
 def text(outputs, targets):

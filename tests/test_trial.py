@@ -4,7 +4,8 @@ from torch import nn
 
 from fedcore.bundle import Bundle
 from fedcore.errors import BadData, BadOption
-from fedcore.trial import checked, naming, outputs_of
+from fedcore.losses import loss_of
+from fedcore.trial import naming, outputs_of
 
 
 @pytest.mark.parametrize(
@@ -13,24 +14,24 @@ from fedcore.trial import checked, naming, outputs_of
         (lambda o, t: o.mean(), r"one number a sample, of shape \[4\], got shape \[\]; leave out"),
         (lambda o, t: o, r"got shape \[4, 2\]"),
         (lambda o, t: o.sum(1)[:3], r"got shape \[3\]"),
-        (lambda o, t: 3.0, "got a float"),
-        (lambda o, t: None, "got a NoneType"),
+        (lambda o, t: 3.0, "got 3.0"),
+        (lambda o, t: None, "got None"),
         (lambda o, t: o.detach().sum(1), "has no gradient"),
         (nn.MSELoss(), "'MSELoss' must give one number a sample"),
     ],
 )
 def test_a_loss_gives_one_number_a_sample(loss, sentence):
     with pytest.raises(BadOption, match=sentence):
-        checked(loss, torch.ones(4, 2, requires_grad=True), torch.ones(4, 2))
+        loss_of(loss)(torch.ones(4, 2, requires_grad=True), torch.ones(4, 2))
 
 
 def test_a_loss_that_fails_is_named_with_the_shapes_it_got():
     def mine(outputs, targets):
         return outputs @ targets
 
-    shapes = r"loss 'mine' for outputs \[4, 2\] and targets \[3\] failed with RuntimeError: "
+    shapes = r"loss 'mine' of outputs \[4, 2\] and targets \[3\] failed with RuntimeError: "
     with pytest.raises(BadData, match=shapes):
-        checked(mine, torch.ones(4, 2), torch.ones(3))
+        loss_of(mine)(torch.ones(4, 2), torch.ones(3))
 
 
 def test_models_are_tried_on_one_tensor_or_several():

@@ -95,24 +95,19 @@ def as_inputs(name: str, values: Any, floating: torch.dtype) -> Inputs:
     return Bundle(parts)
 
 
-def as_targets(name: str, values: Any, floating: torch.dtype) -> Tensor:
-    """What a loss of any kind takes: whole numbers as int64, others as ``floating``."""
-    found = as_tensor(name, values)
-    if found.ndim == 0:
-        raise BadData(f"{name} must have a row for every sample, got a single number")
-    broken = (~torch.isfinite(found)).nonzero()
-    if len(broken):
-        raise BadData(f"{name} must be finite, but those of sample {int(broken[0, 0])} are not")
-    return found.to(floating if found.is_floating_point() else torch.int64)
+def as_targets(name: str, values: Any, floating: torch.dtype) -> Any:
+    """What a loss of any kind takes: finite numbers as ``floating``, whole ones as int64."""
+    found = as_inputs(name, values, floating)
+    if isinstance(found, Bundle) or not bool(torch.isfinite(found).all()):
+        got = "several parts" if isinstance(found, Bundle) else "NaN or infinity among them"
+        raise BadData(f"{name} must be one array of finite numbers, got {got}")
+    return found if found.is_floating_point() else found.long()
 
 
 def as_samples(
     owner: str, given: ClientData | Pair, floating: torch.dtype, *, classes: bool = True
 ) -> ClientData:
-    """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64.
-
-    Where labels are no ``classes`` they are targets of any shape.
-    """
+    """The same as tensors, fractions as ``floating``; labels as int64, or targets of any kind."""
     rows = given.rows if isinstance(given, ClientData) else None
     pair = (given.x, given.y) if isinstance(given, ClientData) else given
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -208,12 +203,9 @@ def _check_loader(loader: DataLoader[Any]) -> None:
 
 
 def _kind(inputs: Inputs) -> str:
-    named = (
-        (f"{key!r} of " if isinstance(inputs, Bundle) else "", x)
-        for key, x in parts_of(inputs).items()
-    )
-    kinds = (f"{name}shape {list(x.shape[1:])} and type {x.dtype}" for name, x in named)
-    return ", ".join(kinds).replace("torch.", "")
+    kinds = [f"shape {list(x.shape[1:])} and type {x.dtype}" for x in parts_of(inputs).values()]
+    names = [f"{name!r} of " if isinstance(inputs, Bundle) else "" for name in parts_of(inputs)]
+    return ", ".join(map("".join, zip(names, kinds, strict=True))).replace("torch.", "")
 
 
 def _describe(value: Any) -> str:

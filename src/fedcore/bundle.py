@@ -1,6 +1,6 @@
 """Several inputs of a model side by side, for models that take more than one tensor."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,7 @@ Inputs = Any  # of a batch: a tensor, or a Bundle
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Tensors with a row a sample each: a model's arguments by place (0, 1, ...) or by name.
-
-    >>> pair = Bundle({0: torch.arange(3), "mask": torch.ones(3, 2)})
-    >>> len(pair[1:]), pair.flat().tolist()[2]
-    (2, [2.0, 1.0, 1.0])
-    """
+    """Tensors with a row a sample each: a model's arguments by place (0, 1, ...) or by name."""
 
     parts: Mapping[int | str, Tensor]
 
@@ -25,15 +20,11 @@ class Bundle:
         return len(next(iter(self.parts.values())))
 
     def __getitem__(self, rows: Any) -> "Bundle":
-        return self.each(lambda part: part[rows])
+        return Bundle({name: part[rows] for name, part in self.parts.items()})
 
     def to(self, device: torch.device) -> "Bundle":
         """The same on another device."""
-        return self.each(lambda part: part.to(device))
-
-    def each(self, function: Callable[[Tensor], Tensor]) -> "Bundle":
-        """The same parts after a function of each."""
-        return Bundle({name: function(part) for name, part in self.parts.items()})
+        return Bundle({name: part.to(device) for name, part in self.parts.items()})
 
     def flat(self) -> Tensor:
         """All numbers of a sample in a row."""

@@ -117,12 +117,8 @@ class Experiment:
     schedule_every: int = _training(30, "Rounds between falls of 'step'.", at_least(1, MANY))
     model: str = _training("logistic", "Model; see 'fedcore list'.")
     loss: str = _training("cross-entropy", f"{', '.join(LOSSES)}, or a .py file with 'loss'.")
-    metrics: tuple[str, ...] = _training(
-        (), f"Of held-out data: {', '.join(METRICS)}, or .py files with 'metric'."
-    )
-    batch_norm: str = _training(
-        "refuse", "What becomes of running statistics.", one_of("refuse", *BATCH_NORM)
-    )
+    metrics: tuple[str, ...] = _training((), f"{', '.join(METRICS)}, or .py files with 'metric'.")
+    batch_norm: str = _training("refuse", "Its statistics.", one_of("refuse", *BATCH_NORM))
     precision: str = _training("float32", "Of forward passes.", one_of("float32", "bf16"))
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))

@@ -1,7 +1,5 @@
 """How good outputs are for targets, in a number, by name; one of the user's own is a function.
 
-Over all samples that are measured, padding left out:
-
 * ``accuracy``: share of right answers; ``top-5``: share of targets among the 5 largest outputs
 * ``f1``: 2 TP / (2 TP + FP + FN) of every class, in their mean; of several labels a sample as well
 * ``mae``: mean of |o - t|; ``r2``: 1 - Σ (o - t)² / Σ (t - mean t)² of every column, in their mean
@@ -9,7 +7,7 @@ Over all samples that are measured, padding left out:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,8 +16,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcore import plugins
-from fedcore.errors import BadOption, FedCoreError, failed
-from fedcore.losses import IGNORED, alike, clash
+from fedcore.errors import BadOption
+from fedcore.losses import IGNORED, alike, scored
+from fedcore.trial import called
 
 Metric = Callable[[Tensor, Tensor], Any]
 
@@ -33,33 +32,26 @@ def right_answers(outputs: Tensor, targets: Tensor) -> Tensor:
     return (right / counted.clamp(min=1)).sum()
 
 
-def _scored(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores [n, classes] and classes [n] of all positions that count."""
-    if outputs.shape[:-1] != targets.shape or targets.is_floating_point():
-        raise clash(outputs, targets, "a class for every row of scores")
-    counted = targets != IGNORED
-    return outputs[counted], targets[counted]
+def _counted(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores [n, classes] and classes [n] of all positions but padding."""
+    outputs, targets = scored(outputs, targets)
+    return outputs[targets != IGNORED], targets[targets != IGNORED]
 
 
 def _top(most: int, outputs: Tensor, targets: Tensor) -> Tensor:
-    scores, classes = _scored(outputs, targets)
+    scores, classes = _counted(outputs, targets)
     best = scores.topk(min(most, scores.shape[1])).indices
     return (best == classes[:, None]).any(1).double().mean()
 
 
 def _f1(outputs: Tensor, targets: Tensor) -> Tensor:
-    if outputs.shape == targets.shape:
-        guessed, true = outputs > 0, targets > 0.5
-    else:
-        scores, classes = _scored(outputs, targets)
+    guessed, true = outputs > 0, targets > 0.5
+    if outputs.shape != targets.shape:
+        scores, classes = _counted(outputs, targets)
         there = torch.unique(torch.cat([scores.argmax(1), classes]))
         guessed, true = (one[:, None] == there for one in (scores.argmax(1), classes))
     each = 2 * (guessed & true).sum(0) / (guessed.sum(0) + true.sum(0)).clamp(min=1)
     return each.double().mean()
-
-
-def _mae(outputs: Tensor, targets: Tensor) -> Tensor:
-    return torch.sub(*alike(outputs, targets)).abs().double().mean()
 
 
 def _r2(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -68,34 +60,35 @@ def _r2(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 METRICS: dict[str, Metric] = {"accuracy": lambda o, t: right_answers(o, t) / len(o), "f1": _f1}
-METRICS |= {"top-5": partial(_top, 5), "mae": _mae, "r2": _r2}
-METRICS["perplexity"] = lambda o, t: functional.cross_entropy(*_scored(o, t)).exp()
+METRICS |= {"top-5": partial(_top, 5), "r2": _r2}
+METRICS["mae"] = lambda o, t: torch.sub(*alike(o, t)).abs().double().mean()
+METRICS["perplexity"] = lambda o, t: functional.cross_entropy(*_counted(o, t)).exp()
 
 
 def metrics_of(given: Sequence[Any]) -> dict[str, Metric]:
     """Functions by name, of names, of files with a function ``metric``, and of functions."""
     found: dict[str, Metric] = {}
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise BadOption(f"metrics must be a list of names and functions, got {given!r}")
     for one in given:
-        name, most = str(one), str(one).removeprefix("top-")
-        own = METRICS.get(name)
-        if callable(one):
-            name, own = getattr(one, "__name__", type(one).__name__), one
-        elif name.endswith(".py"):
+        name = getattr(one, "__name__", type(one).__name__) if callable(one) else str(one)
+        most = name.removeprefix("top-")
+        own = one if callable(one) else METRICS.get(name)
+        if own is None and name.endswith(".py"):
             name, own = plugins.title(name), plugins.function("metric", name, "metric")
-        elif most != name and most.isdecimal() and int(most) > 0:
+        elif own is None and most != name and most.isdecimal() and int(most) > 0:
             own = partial(_top, int(most))
-        if own is None or name in found:
-            why = f"metrics must not name {name!r} twice" if own else ""
-            raise BadOption(why or plugins.unknown("metric", name, METRICS, see=""))
-        found[name] = partial(_number, name, own)
+        if own is None:
+            raise BadOption(plugins.unknown("metric", name, METRICS, see=""))
+        if name in found:
+            raise BadOption(f"metrics must not name {name!r} twice")
+        found[name] = own
     return found
 
 
-def _number(name: str, metric: Metric, outputs: Tensor, targets: Tensor) -> float:
-    try:
-        return float(metric(outputs, targets))
-    except FedCoreError:
-        raise
-    except Exception as error:
-        shapes = f"outputs {list(outputs.shape)} and targets {list(targets.shape)}"
-        raise failed(f"metric {name!r} of {shapes}", error) from error
+def measured(metrics: Mapping[str, Metric], outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """All of them as numbers."""
+    numbers = {name: (lambda o, t, own=own: float(own(o, t))) for name, own in metrics.items()}
+    return {
+        name: called(f"metric {name!r}", own, outputs, targets) for name, own in numbers.items()
+    }

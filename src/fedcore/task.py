@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -28,15 +28,17 @@ class HeadPass:
 
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # L_j [batch] of outputs and targets
+Metrics = Mapping[str, Callable[[Tensor, Tensor], Any]]  # by name, of the same
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a model is trained by, beside its parameters."""
+    """What a model is trained and measured by; the first three are more than fast paths know."""
 
     loss: Loss | None = None  # None: cross-entropy, a class a sample
-    batch_norm: str = "refuse"  # or what becomes of running statistics: one of BATCH_NORM
+    batch_norm: str = "refuse"  # or what becomes of running statistics; "keep": nothing is trained
     bf16: bool = False  # forward passes in bfloat16, parameters and losses as they are
+    metrics: Metrics = field(default_factory=dict, compare=False)
 
 
 BATCH_NORM = ("average", "local", "frozen")
@@ -51,21 +53,15 @@ class Task:
     ``head`` names the last linear layer, the ``nn.Linear`` that was registered last if left out.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        head: str | None = None,
-        terms: Terms = CLASSES,
-        *,
-        averaged: bool = True,
-    ) -> None:
-        """Refuse what has no values yet, or cannot be trained and ``averaged`` if it is to be."""
+    def __init__(self, model: nn.Module, head: str | None = None, terms: Terms = CLASSES) -> None:
+        """Refuse what has no values yet, or cannot be trained and averaged if it is to be."""
+        averaged = terms.batch_norm != "keep"
         if hasattr(model, "_orig_mod"):
             what = "model was made by torch.compile, whose code takes no parameters from outside"
             raise BadOption(f"{what}; give the module itself")
         self.model, self.terms = model, terms
         self._first = {name: value.clone() for name, value in self.statistics().items()}
-        if averaged and self._first and terms.batch_norm not in BATCH_NORM:
+        if self._first and terms.batch_norm == "refuse":
             what = f"model has buffers ({next(iter(self._first))}); choose batch_norm"
             other = "use a layer without running statistics, such as GroupNorm"
             raise BadOption(f"{what} {', '.join(BATCH_NORM[:-1])} or {BATCH_NORM[-1]}, or {other}")

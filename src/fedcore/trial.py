@@ -1,4 +1,4 @@
-"""Users' models and losses at their first call: what is wrong with them, in a sentence."""
+"""Calls of users' models, losses and metrics: what is wrong with them, in a sentence."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -38,32 +38,26 @@ def outputs_of(score: Callable[[Inputs], Tensor], batch: Inputs, *, classes: boo
     except Exception as error:
         floating = all(part.is_floating_point() for part in parts)
         hint = "" if floating else " (cast them to floating point, or see)"
-        kinds = [f"{list(part.shape)} of type {part.dtype}" for part in parts]
-        what = f"model cannot take a batch of inputs {' and '.join(kinds)}{hint}"
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise BadOption(f"{what.replace('torch.', '')}: {reason}") from error
+        kinds = " and ".join(f"{list(part.shape)} of type {part.dtype}" for part in parts)
+        what = f"model cannot take a batch of inputs {kinds}{hint}".replace("torch.", "")
+        raise BadOption(
+            f"{what}: {str(error).partition(chr(10))[0] or type(error).__name__}"
+        ) from error
     if found.dim() == 0 or len(found) != len(batch) or (classes and found.dim() != 2):
         form = "class scores [batch, classes]" if classes else "outputs, a row a sample"
-        what = f"model must map a batch of inputs to {form}"
-        raise BadOption(f"{what}, got {list(found.shape)} for {len(batch)} samples")
+        got = f"got {list(found.shape)} for {len(batch)} samples"
+        raise BadOption(f"model must map a batch of inputs to {form}, {got}")
     return found
 
 
-def checked(loss: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Tensor) -> Tensor:
-    """What a loss of the user's own gives, refused where it is not a number a sample."""
-    name = f"loss {getattr(loss, '__name__', type(loss).__name__)!r}"
+def called(
+    what: str, own: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Tensor
+) -> Any:
+    """What a loss or a metric gives."""
     try:
-        found = loss(outputs, targets)
+        return own(outputs, targets)
     except (FedCoreError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        shapes = f" for outputs {list(outputs.shape)} and targets {list(targets.shape)}"
-        raise failed(f"{name}{shapes}", error) from error
-    if not isinstance(found, Tensor) or found.shape != (len(outputs),):
-        is_tensor = isinstance(found, Tensor)
-        got = f"shape {list(found.shape)}" if is_tensor else f"a {type(found).__name__}"
-        what = f"{name} must give one number a sample, of shape [{len(outputs)}], got {got}"
-        raise BadOption(f"{what}; leave out its mean, as reduction='none' does")
-    if torch.is_grad_enabled() and outputs.requires_grad and not found.requires_grad:
-        raise BadOption(f"{name} has no gradient; compute it with torch, of the outputs")
-    return found
+        shapes = f"outputs {list(outputs.shape)} and targets {list(targets.shape)}"
+        raise failed(f"{what} of {shapes}", error) from error

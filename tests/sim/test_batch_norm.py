@@ -9,7 +9,7 @@ from torch import nn
 import fedcore
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.errors import BadOption
-from fedcore.server.merge import Beside, aggregation, by_samples
+from fedcore.server.merge import RunningMean, aggregation, by_samples
 from fedcore.server.state import ServerState
 from fedcore.task import BATCH_NORM, Task, Terms
 from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Path, Phase
@@ -127,7 +127,7 @@ def test_the_merge_of_statistics_is_their_mean_whatever_a_strategy_does():
             doubled = {name: 2 * value for name, value in found.params.items()}
             return ServerState(doubled, version=7)
 
-    merging = Beside(by_samples, ("s", "n"), Doubled, state)
+    merging = RunningMean(by_samples, state, Doubled, ("s", "n"))
     for samples, value in ((1, 4.0), (3, 8.0)):
         sent = {"w": torch.tensor([value]), "s": torch.tensor([value])}
         sent["n"] = torch.tensor(int(value))

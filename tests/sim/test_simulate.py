@@ -218,7 +218,7 @@ def test_trying_a_model_changes_nothing_of_it():
             return super().forward(x)
 
     model = Counting(4, 2)
-    assert try_out(Task(model), torch.zeros(1, 4), torch.zeros(1)).shape == (1, 2)
+    assert try_out(Task(model), torch.zeros(1, 4), torch.zeros(1)) == 2
     assert (model.calls, model.training, modes) == (0, True, [False])
 
 

@@ -117,10 +117,13 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
         log.warning("%s: all of them train in every round", few)
-    own = loss_of(experiment.loss), experiment.batch_norm, experiment.precision == "bf16"
-    build = partial(federation_from_model, dataset, experiment.model, method=experiment.method)
-    build = partial(build, terms=Terms(*own), metrics=metrics_of(experiment.metrics))
-    federations = {seed: build(seed=seed) for seed in experiment.seed}
+    bf16, metrics = experiment.precision == "bf16", metrics_of(experiment.metrics)
+    terms = Terms(loss_of(experiment.loss), experiment.batch_norm, bf16, metrics)
+    known = dataset, experiment.model
+    federations = {
+        seed: federation_from_model(*known, seed, experiment.method, terms)
+        for seed in experiment.seed
+    }
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)

@@ -90,7 +90,7 @@ def step(
     """One client's parameters after a step, losses L_j [B] before it, and gradients if watched."""
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     width = task.head_width if watch else None
-    gradients, losses, seen = _gradients(task.forward, leaves, batch, width, task.losses)
+    gradients, losses, seen = _gradients(task.forward, leaves, batch, width, task.terms.loss)
     directions = _directions(params, gradients, rule)
     if rule.memory is not None:
         alone = {name: value[None] for name, value in params.items()}
@@ -121,12 +121,8 @@ def stacked_step(
     return losses, seen
 
 
-def _stacked_losses(scores: Tensor, labels: Tensor) -> Tensor:
-    return sample_losses(scores.flatten(0, -2), labels.flatten())
-
-
 def _gradients(
-    form: Form, leaves: Stack, batch: Batch, width: int | None, loss: Loss = _stacked_losses
+    form: Form, leaves: Stack, batch: Batch, width: int | None, loss: Loss | None = None
 ) -> tuple[list[Tensor], Tensor, HeadGradients | None]:
     """g of every parameter, L of every row, and its last-layer gradients if there is a width."""
     coefficient = batch.coefficient.flatten()
@@ -135,7 +131,10 @@ def _gradients(
         like, rows = next(iter(leaves.values())), batch.coefficient.shape
         probe = torch.zeros(*rows, width, dtype=like.dtype, device=like.device, requires_grad=True)
     scores, inputs = form(leaves, batch.x, probe)
-    losses = loss(scores, batch.y)
+    if loss is None:
+        losses = sample_losses(scores.flatten(0, -2), batch.y.flatten())
+    else:
+        losses = loss(scores, batch.y)
     wanted = [*leaves.values()] if probe is None else [*leaves.values(), probe]
     objective = (coefficient * losses).sum()
     # A parameter that took no part, of a layer that is only used elsewhere, has gradient zero.

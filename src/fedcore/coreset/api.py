@@ -173,7 +173,7 @@ def coreset_for(
         raise BadOption(f"coreset_for has no option named {name!r}; help(coreset_for) lists them")
     number_of("budget", budget, 1)  # before the pass, which takes a while
     size = whole_number("batch_size", batch_size, 1)
-    terms = Terms(loss_of(loss))
+    terms = Terms(loss_of(loss), "keep")
     if proxy == STATIC:
         read = batches(dataset, size, classes=terms.loss is None)
         inputs, labels = zip(*read, strict=True)
@@ -183,7 +183,7 @@ def coreset_for(
         return select_coreset(rows.reshape(len(rows), -1), budget, **options)
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")
-    task = Task(model, head, terms, averaged=False)
+    task = Task(model, head, terms)
     if task.head_width == 0:
         raise BadOption(
             f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, got a "

@@ -4,7 +4,6 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,6 @@ from fedcore.bundle import Inputs, parts_of
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import IGNORED, cross_entropy
-from fedcore.metrics import Metric
 from fedcore.sources.clients import LazyClients
 from fedcore.task import CLASSES, Task, Terms
 from fedcore.trial import outputs_of
@@ -34,7 +32,6 @@ class Federation:
     task: Task
     proxy: str  # what the model says can stand in for its gradients
     initial: Params
-    metrics: Mapping[str, Metric]  # of held-out data, by name
 
     @property
     def model_bytes(self) -> int:
@@ -53,30 +50,24 @@ def federation_from_model(
     model_name: str,
     seed: int,
     method: plugins.Options = plugins.NONE,
-    **own: Any,
+    terms: Terms = CLASSES,
 ) -> Federation:
-    """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes.
-
-    ``own`` are terms and metrics, as for ``federate``.
-    """
-    terms = own.get("terms", CLASSES)
+    """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes."""
     dataset = check_dataset(dataset, terms=terms)
     x, y = next(iter(dataset.clients.values())).take(slice(0, 1))
-    example = next(iter(parts_of(x).values()))[0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
-        known = example, dataset.num_classes
+        known = next(iter(parts_of(x).values()))[0], dataset.num_classes
         model = plugins.build("model", model_name, nn.Module, *known, method=method)
-    terms = settled(terms, y)
-    scored = try_out(Task(model, terms=terms), x, y).shape[-1]
+    scored = try_out(Task(model, terms=settled(terms, y)), x, y)
     if scored != dataset.num_classes and terms.loss is None:
         there = f"but the data has {dataset.num_classes}"
         raise BadOption(f"model {model_name!r} scores {scored} classes, {there}")
-    return federate(dataset, model, **own)
+    return federate(dataset, model, None, terms)
 
 
-def try_out(task: Task, x: Inputs, y: Tensor) -> Tensor:
-    """What a model gives for some samples; refused with its loss where either cannot be trained."""
+def try_out(task: Task, x: Inputs, y: Tensor) -> int:
+    """How many numbers a model ends in, with its loss, for one sample, if both can be trained."""
     # A copy, for a model may change when it is called; in training, some layers need more samples.
     task, classes = copy.deepcopy(task), task.terms.loss is None
     task.model.eval()
@@ -84,30 +75,22 @@ def try_out(task: Task, x: Inputs, y: Tensor) -> Tensor:
         found = outputs_of(partial(task.logits, {}), x, classes=classes)
         if not classes:
             task.losses(found, y)
-    return found.detach()
+    return found.shape[-1]
 
 
 def federate(
-    dataset: FederatedDataset,
-    model: nn.Module,
-    head: str | None = None,
-    terms: Terms = CLASSES,
-    metrics: Mapping[str, Metric] = plugins.NONE,
+    dataset: FederatedDataset, model: nn.Module, head: str | None = None, terms: Terms = CLASSES
 ) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
-    x, y = next(iter(dataset.clients.values())).take(slice(0, 2))
-    terms = settled(terms, y)
-    task = Task(model, head, terms)
-    if terms.loss is not None:
-        try_out(task, x, y)
+    labels = next(iter(dataset.clients.values())).y
+    task = Task(model, head, settled(terms, labels))
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
     # Section 4.3: inputs stand in for gradients where the loss is convex, as where one linear layer
     # holds all parameters, dL/dz elsewhere.
     kinds = [type(module) for module in model.modules() if list(module.parameters(recurse=False))]
-    proxy = STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT
-    return Federation(dataset, task, proxy, initial, metrics)
+    return Federation(dataset, task, STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT, initial)
 
 
 def check_dataset(

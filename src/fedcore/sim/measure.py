@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedcore.bundle import Inputs, joined
 from fedcore.client.executors.stacked_model import scores_of
-from fedcore.metrics import right_answers
+from fedcore.metrics import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, sizes_of
@@ -37,6 +37,13 @@ class Score:
     accuracy: float | None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def goodness(self) -> float:
+        """What patience goes by: the accuracy, or -L where there are no classes."""
+        if self.accuracy is not None:
+            return self.accuracy
+        return -math.inf if math.isnan(self.loss) else -self.loss
+
 
 class Measure:
     """Scores models on training and test data of a federation, or on some of them."""
@@ -50,9 +57,9 @@ class Measure:
         Where step sizes are chosen, test data are ``split``: one half is to choose by.
         """
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
-        task, self._metrics = federation.task, federation.metrics
-        scores = [scores_of(task, device) for _ in range(passes)]
-        self._evaluator = Evaluator(scores, task.terms.loss)
+        self._metrics, loss = federation.task.terms.metrics, federation.task.terms.loss
+        scores = [scores_of(federation.task, device) for _ in range(passes)]
+        self._evaluator = Evaluator(scores, loss)
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
         self._train: Iterable[ClientData] = clients.values()
@@ -92,9 +99,8 @@ class Measure:
         score = self._evaluator.score(params, [data])
         if not self._metrics:
             return score
-        outputs = self._evaluator.outputs(params, data)
-        found = {name: own(outputs, data.labels.cpu()) for name, own in self._metrics.items()}
-        return replace(score, metrics=found)
+        seen = self._evaluator.outputs(params, data), data.labels.cpu()
+        return replace(score, metrics=measured(self._metrics, *seen))
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """Right answers and samples of clients, or of a draw of them, on their own data."""

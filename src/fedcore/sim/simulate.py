@@ -14,7 +14,7 @@ from fedcore.config import SERVER_OPTIMISERS, Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.losses import CROSS_ENTROPY, loss_of
-from fedcore.metrics import Metric, metrics_of
+from fedcore.metrics import metrics_of
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate, settled, try_out
@@ -39,7 +39,7 @@ def simulate(
     seed: int = 0,
     head: str | None = None,
     loss: str | Loss = CROSS_ENTROPY,
-    metrics: Sequence[str | Metric] = (),
+    metrics: Sequence[Any] = (),
     on_round: Callable[[RoundRecord], bool | None] | None = None,
     **options: Any,
 ) -> History:
@@ -76,18 +76,14 @@ def simulate(
     for name in ("stragglers", "seed", "learning_rates"):
         if len(values := getattr(experiment, name)) > 1:
             raise BadOption(f"{name} must be one number here, got {values}; call once for each")
-    terms = Terms(loss_of(loss), experiment.batch_norm, experiment.precision == "bf16")
+    bf16, own = experiment.precision == "bf16", metrics_of(metrics)
+    terms = Terms(loss_of(loss), experiment.batch_norm, bf16, own)
     Task(model, head, terms)  # its refusals come before anything is tried
     types = (p.dtype for p in model.parameters() if p.is_floating_point())
     floating = next(types, torch.get_default_dtype())  # of inputs with a fraction
-    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
-        raise BadOption(f"metrics must be a list of names and functions, got {metrics!r}")
-    for what in (
-        f"patience {experiment.patience}" * bool(experiment.patience),
-        "metrics" * bool(metrics),
-    ):
-        if what and test is None:
-            raise BadOption(f"{what} needs held-out data; pass test=")
+    if test is None and (experiment.patience or own):
+        what = f"patience {experiment.patience}" if experiment.patience else "a metric"
+        raise BadOption(f"{what} needs held-out data; pass test=")
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
     # A batch of one input; where no client has any, that is refused below, by name.
     read = partial(as_samples, floating=floating, classes=False)
@@ -95,11 +91,10 @@ def simulate(
     sample = next((data.take(slice(0, 1)) for data in every if len(data)), None)
     classes = 1
     if sample is not None:
-        scores = try_out(Task(model, head, settled(terms, sample[1])), *sample)
-        classes = scores.shape[-1] if scores.dim() > 1 else 1
+        classes = try_out(Task(model, head, settled(terms, sample[1])), *sample)
     held_out: Any = test  # arrays or not: tensors are made of them here
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating, terms)
-    federation = federate(dataset, model, head, terms, metrics_of(metrics))
+    federation = federate(dataset, model, head, terms)
     name = "own" if isinstance(strategy, Strategy) else strategy
     takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
     takers += [("strategy", SERVER_OPTIMISERS[experiment.server_optimiser])]

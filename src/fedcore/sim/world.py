@@ -21,12 +21,12 @@ from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
 from fedcore.server.loop import LoopSettings, Merged, Server
-from fedcore.server.merge import AGGREGATIONS, Beside
+from fedcore.server.merge import AGGREGATIONS, RunningMean
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure, slow_and_worst
+from fedcore.sim.measure import Measure, Score, slow_and_worst
 from fedcore.sources.clients import LazyClients, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -34,6 +34,7 @@ from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTi
 # of earlier ones; none of lazy clients, of whom one cohort is to be held.
 AHEAD = 3
 Lazy = LazyClients | None
+NONE = (None, None)  # loss and accuracy that nobody measured
 Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 
 
@@ -87,10 +88,10 @@ def build_world(
         federation.task.check_layers()
     clients = federation.dataset.clients
     device = choose_device(experiment.device, experiment.executor)
-    statistics = tuple(federation.task.statistics() if experiment.batch_norm == "average" else ())
-    if statistics:
-        weight = AGGREGATIONS[experiment.aggregation]
-        strategy = replace(strategy, merge=partial(Beside, weight, statistics, strategy.merge))
+    if experiment.batch_norm == "average":
+        mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
+        names = list(federation.task.statistics())
+        strategy = replace(strategy, merge=partial(mean, names=names))
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training
     plain = choose_executor(*of, threads=threads, device=device)
@@ -129,8 +130,9 @@ def simulate_rounds(
     It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
     work begun for later ones.
     """
-    measured = ((one.test_accuracy, one.test_loss) for one in past)
-    accuracies = [goodness(*one) for one in measured if one != (None, None)]
+    told = ((r.test_loss, r.test_accuracy) for r in past)
+    known = ((math.nan if loss is None else loss, own) for loss, own in told if (loss, own) != NONE)
+    accuracies = [Score(*one).goodness for one in known]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
@@ -160,7 +162,7 @@ def _record(
         trained = world.measure.train(merged.state.params)
         tested = world.measure.test(merged.state.params)
     if tested:
-        accuracies.append(goodness(tested.accuracy, tested.loss))
+        accuracies.append(tested.goodness)
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
         last = last or 0 < world.patience <= since
     ending = _ending(world, merged.state.params) if last else None
@@ -184,11 +186,6 @@ def _record(
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
-
-
-def goodness(accuracy: float | None, loss: float | None) -> float:
-    """What patience goes by: the accuracy, or -L where there are no classes."""
-    return accuracy if accuracy is not None else -math.inf if loss is None else -loss
 
 
 def _ending(world: World, params: Params) -> Ending:
