@@ -89,9 +89,9 @@ def as_inputs(name: str, values: Any, floating: torch.dtype) -> Inputs:
             raise BadData(f"{name} must have a row for every sample, got a single number")
         return found.to(floating) if found.is_floating_point() else found
     parts = {key: as_inputs(f"{key!r} in {name}", part, floating) for key, part in values.items()}
-    if not parts or len({len(part) for part in parts.values()}) > 1:
-        rows = {key: len(part) for key, part in parts.items()}
-        raise BadData(f"{name} must have a row for every sample in each part, got {rows}")
+    rows = {key: len(part) for key, part in parts.items() if isinstance(part, Tensor)}
+    if len(set(rows.values())) != 1 or len(rows) < len(parts):
+        raise BadData(f"{name} must be arrays with a row for every sample each, got {rows}")
     return Bundle(parts)
 
 

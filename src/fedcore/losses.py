@@ -84,7 +84,8 @@ def _checked(loss: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Te
     name = f"loss {getattr(loss, '__name__', type(loss).__name__)!r}"
     found = called(name, loss, outputs, targets)
     if not isinstance(found, Tensor) or found.shape != (len(outputs),):
-        got = f"shape {list(found.shape)}" if isinstance(found, Tensor) else f"{found!r}"
+        is_one = isinstance(found, Tensor)
+        got = f"shape {list(found.shape)}" if is_one else f"a {type(found).__name__}"
         what = f"{name} must give one number a sample, of shape [{len(outputs)}], got {got}"
         raise BadOption(f"{what}; leave out its mean, as reduction='none' does")
     if torch.is_grad_enabled() and outputs.requires_grad and not found.requires_grad:
