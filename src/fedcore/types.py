@@ -14,6 +14,7 @@ w          ``Params``
 """
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,7 +40,7 @@ class Weighting(StrEnum):
     PROPORTIONAL = "proportional"  # draw j with probability δ_j / m, plain mean
 
 
-class Path(StrEnum):
+class Way(StrEnum):
     """Which way a client went through a round, as ``rounds.jsonl`` names it."""
 
     FULL = "full"  # E epochs on everything
@@ -49,6 +50,13 @@ class Path(StrEnum):
     FORWARD_CORESET = "forward-coreset"  # a forward pass on everything, then only a coreset
     RANDOM_SUBSET = "random-subset"  # what fits of one epoch: not even a forward pass would
     SAT_OUT = "sat-out"  # no work at all
+
+
+def __getattr__(name: str) -> type[Way]:
+    if name != "Path":
+        raise AttributeError(f"module 'fedcore.types' has no attribute {name!r}")
+    warnings.warn("fedcore.Path is fedcore.Way now", DeprecationWarning, stacklevel=2)
+    return Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +93,11 @@ class CoresetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Some epochs on one set of samples; ``coreset=None`` means all of them.
-
-    With a ``forward_price`` samples only pass forward, each at that share of a trained one (4.4b).
-    """
+    """Some epochs on one set of samples."""
 
     epochs: int
-    coreset: CoresetSpec | None = None
-    forward_price: float | None = None
+    coreset: CoresetSpec | None = None  # None: on all of them
+    forward_price: float | None = None  # only forward, each at that share of a trained one (4.4b)
 
     def work(self, num_samples: int) -> int:
         """Samples this phase processes on a client that holds ``num_samples``."""
@@ -109,7 +114,7 @@ class LocalPlan:
     """All a server tells a client to do in a round; no phases means: sit this one out."""
 
     phases: tuple[Phase, ...]
-    path: Path
+    path: Way
     prox_mu: float = 0.0
     step_scale: float = 1.0  # the loss of every step is multiplied by it
     trained_share: float = 1.0  # of the model's parameters: ``task.trained_names``
@@ -125,7 +130,7 @@ class LocalPlan:
         return whole if self.trained_share == 1 else math.ceil(self.trained_share * whole)
 
 
-SIT_OUT = LocalPlan(phases=(), path=Path.SAT_OUT)
+SIT_OUT = LocalPlan(phases=(), path=Way.SAT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,19 +269,16 @@ class LocalUpdate:
     coreset_size: int | None = None
     gradient_error: float | None = None  # of its coreset, in proxy space
     full_gradient_error: float | None = None  # the same on the whole model, where asked for
-    path: Path | None = None  # what it did, where that need not be what it was told
+    path: Way | None = None  # what it did, where that need not be what it was told
     work: int | None = None  # likewise, in samples
 
 
 @dataclass(slots=True)
 class SelectionTime:
-    """Seconds of real time that choosing coresets took, summed over rounds.
+    """Seconds of real time that choosing coresets took, summed over rounds."""
 
-    ``work`` is what cores spent on it, ``waited`` how long a client's training stood still.
-    """
-
-    work: float = 0.0
-    waited: float = 0.0
+    work: float = 0.0  # of all cores
+    waited: float = 0.0  # that a client's training stood still
 
 
 class Executor(Protocol):

@@ -13,7 +13,7 @@ from flwr.app import ArrayRecord
 from tests.flower.client_side import NOON, FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.flower import exact, fit
+from fedcore.flower import fit, loader
 from fedcore.flower.turn import Clock
 from fedcore.flower.wire import SHIFT, read_report
 from fedcore.task import Task
@@ -24,8 +24,8 @@ from fedcore.types import (
     LocalPlan,
     Phase,
     TrainingSettings,
+    Way,
 )
-from fedcore.types import Path as Way
 
 COUNT, BATCH = 60, 8
 BY_GRADIENTS = CoresetSpec(9, "kmedoids", "last-layer-input")
@@ -148,14 +148,14 @@ def test_who_is_cut_in_the_first_epoch_answers_with_what_it_has():
 
 def test_a_coreset_shrinks_to_what_is_left_after_the_first_epoch(monkeypatch):
     """A quarter of a second a sample: 15 seconds for the first epoch."""
-    time, train = FakeTime(), exact._Timed.stepped
+    time, train = FakeTime(), loader._Timed.stepped
 
     def slowly(self):
         if self._samples:
             time.now += self._samples / 4
         train(self)
 
-    monkeypatch.setattr(exact._Timed, "stepped", slowly)
+    monkeypatch.setattr(loader._Timed, "stepped", slowly)
     plan = LocalPlan((Phase(1), Phase(3, replace(BY_GRADIENTS, budget=40))), Way.CORESET)
     fitted = ours(order_for(plan, deadline=31.0), time.clock())
     report, _ = read_report(fitted.content["metrics"])

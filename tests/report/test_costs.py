@@ -6,13 +6,13 @@ import pytest
 
 from fedcore.records import ClientRecord, Ending, RoundRecord, Waste
 from fedcore.report.summary import costs, jain, targets_of, time_to_accuracy
-from fedcore.types import Path
+from fedcore.types import Way
 
 END = Ending(4.0, 100, clients=5, slow_clients=2, slow_accuracy=0.25, worst_accuracy=0.0)
 
 
 def client(number, seconds, copies=1, work=10, wasted=None, staleness=0):
-    path = Path.FULL if work else Path.SAT_OUT
+    path = Way.FULL if work else Way.SAT_OUT
     kept = {"wasted": wasted, "staleness": staleness}
     return ClientRecord(number, path, copies, work, seconds, None, **kept)
 

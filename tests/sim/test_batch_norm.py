@@ -12,7 +12,7 @@ from fedcore.errors import BadOption
 from fedcore.server.merge import RunningMean, aggregation, by_samples
 from fedcore.server.state import ServerState
 from fedcore.task import BATCH_NORM, Task, Terms
-from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Path, Phase
+from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Phase, Way
 from fedcore.types import TrainingSettings as Settings
 
 QUICK = {"rounds": 3, "epochs": 2, "clients_per_round": 4, "learning_rate": 0.05}
@@ -57,7 +57,7 @@ def answer(how, model, data, epochs=2):
 
     ClientData.take = noted
     try:
-        plan = LocalPlan((Phase(epochs),), Path.FULL)
+        plan = LocalPlan((Phase(epochs),), Way.FULL)
         (found,) = executor.run(task.initial_params(), [Assignment(0, plan, 0, 0)])
     finally:
         ClientData.take = take
@@ -191,7 +191,7 @@ def test_one_client_after_another_leaves_nothing_behind():
     """Statistics of a client do not reach the next one, also where a batch of one looks at them."""
     task = Task(network(), terms=Terms(batch_norm="local"))
     data = {n: ClientData(*pair) for n, pair in enumerate(clients())}
-    plan = LocalPlan((Phase(1),), Path.FULL)
+    plan = LocalPlan((Phase(1),), Way.FULL)
     jobs = [Assignment(client, plan, 0, 0) for client in (2, 4)]
     start = task.initial_params()
     both = SequentialExecutor(task.on(torch.device("cpu")), data, Settings(0.1, 8)).run(start, jobs)

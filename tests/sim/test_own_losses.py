@@ -288,3 +288,87 @@ def test_wrong_uses_are_one_sentence_before_anything_is_trained(changes, sentenc
         fedcore.simulate(chosen, network(4), on_round=called.append, **given, **QUICK)
     assert "\n" not in str(refusal.value)
     assert not called
+
+
+class Rows(torch.utils.data.Dataset):
+    """Samples as dicts with a target of any kind, one by one."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, place):
+        return {"input": self.inputs[place]}, self.targets[place]
+
+
+def own_collate(rows):
+    return torch.utils.data.default_collate(rows)
+
+
+class ByName(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, input):
+        return {"logits": self.inner(input)}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_datasets_of_dicts_with_every_kind_of_target(case, streamed):
+    loss, kind, model = CASES[case]
+    arrays = fleet(kind)
+    clients = [Rows(*pair) for pair in arrays]
+    if streamed:  # a collate function of one's own: batches are read as steps ask for them
+        load = torch.utils.data.DataLoader
+        clients = [load(one, collate_fn=own_collate) for one in clients]
+    own = {"evaluate_samples": 100, **QUICK}
+    network = model()
+    found = fedcore.simulate(clients, ByName(network), test=clients[2], loss=loss, **own)
+    expected = fedcore.simulate(arrays, network, test=arrays[2], loss=loss, **own)
+    for name, value in expected.params.items():
+        assert torch.allclose(found.params[f"inner.{name}"], value, atol=1e-5)
+    assert found.rounds[-1].test_loss == pytest.approx(expected.rounds[-1].test_loss, rel=1e-4)
+
+
+def test_texts_of_different_lengths_are_padded_batch_by_batch():
+    """A collate function that pads, as that of transformers does, and a loss by position."""
+    draw = torch.Generator().manual_seed(0)
+
+    class Texts(torch.utils.data.Dataset):
+        def __init__(self, count):
+            lengths = torch.randint(2, 9, (count,), generator=draw).tolist()
+            self.texts = [torch.randint(1, 9, (length,), generator=draw) for length in lengths]
+
+        def __len__(self):
+            return len(self.texts)
+
+        def __getitem__(self, place):
+            return self.texts[place], self.texts[place] % 4
+
+    def padded(rows):
+        texts, labels = zip(*rows, strict=True)
+        pad = nn.utils.rnn.pad_sequence
+        ids = pad(texts, batch_first=True)
+        inputs = {"ids": ids, "mask": (ids > 0).long()}
+        return inputs, pad(labels, batch_first=True, padding_value=-100)
+
+    class Marked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.head = nn.Embedding(9, 8), nn.Linear(8, 4)
+
+        def forward(self, ids, mask):
+            return self.head(self.words(ids) * mask[..., None])
+
+    load = torch.utils.data.DataLoader
+    clients = [load(Texts(count), collate_fn=padded) for count in (40, 12, 90, 25)]
+    options = QUICK | {"rounds": 8, "learning_rate": 0.5, "evaluate_samples": 80}
+    options |= {"strategy": "fedcore", "executor": "auto"}
+    history = fedcore.simulate(clients, Marked(), test=clients[0], **options)
+    losses = [record.test_loss for record in history.rounds]
+    assert losses[-1] < 0.7 * losses[0]
+    assert history.final_test_accuracy > 0.5

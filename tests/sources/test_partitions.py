@@ -135,3 +135,24 @@ def test_from_the_command_line_through_a_file(tmp_path):
     clients = [client.take(slice(None)) for client in dataset.clients.values()]
     history = fedcore.simulate(clients, __import__("torch").nn.Linear(3, 3), rounds=1, epochs=1)
     assert len(history.rounds) == 1
+
+
+@pytest.mark.parametrize("how", ["iid", "dirichlet", "shards", "by"])
+def test_any_benchmark_is_dealt_out_anew(how):
+    from fedcore.sources.benchmark import find
+
+    known = find("synthetic-1-1").load(seed=0, data_dir=None, options={})
+    options = {"how": how, "clients": 12, "alpha": 0.7}
+    dealt = find("synthetic-1-1").load(seed=0, data_dir=None, options=options)
+    pairs = [(np.concatenate([c.take(slice(None))[0] for c in one.clients.values()]), one)
+             for one in (known, dealt)]  # fmt: skip
+    before, after = (np.sort(x.sum(axis=1)) for x, _ in pairs)
+    assert after == pytest.approx(before)
+    assert len(dealt.clients) == (10 if how == "by" else 12)
+    assert dealt.test.x.equal(known.test.x)
+    if how == "by":
+        assert all(len(set(c.labels.tolist())) == 1 for c in dealt.clients.values())
+    as_many = find("synthetic-1-1").load(seed=0, data_dir=None, options={"how": "iid"})
+    assert len(as_many.clients) == 30
+    with pytest.raises(BadOption, match="no data option named 'alpa'; did you mean 'alpha'"):
+        find("mnist").load(seed=0, data_dir=None, options={"how": "iid", "alpa": 3})

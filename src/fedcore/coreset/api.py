@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from fedcore import plugins
 from fedcore.arrays import as_labels, as_positions, as_tensor, batches
 from fedcore.bundle import Inputs, joined
-from fedcore.coreset.build import build_coreset, selector_of
+from fedcore.coreset.build import build_coreset, module_of, selector_of
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
@@ -66,9 +66,10 @@ def select_coreset(
         selector has one, and the relative ``gradient_error`` of the weighted sum; NumPy arrays
         for NumPy arrays, otherwise tensors on the device of the gradients.
 
-    >>> found = select_coreset(np.array([[0.0], [1], [2], [10], [11], [12]]), 2)
-    >>> found.indices.tolist(), found.weights.tolist()
-    ([1, 4], [3.0, 3.0])
+    Examples:
+        >>> found = select_coreset(np.array([[0.0], [1], [2], [10], [11], [12]]), 2)
+        >>> found.indices.tolist(), found.weights.tolist()
+        ([1, 4], [3.0, 3.0])
     """
     space = _space(gradients)
     size = number_of("budget", budget, len(space))
@@ -135,7 +136,7 @@ def _check_selector(selector: Any, labels: Tensor | None) -> None:
             f"there are {', '.join(plugins.names('selector'))}"
         )
     selector_of(selector)
-    if labels is None and getattr(plugins.load("selector", selector), "NEEDS_LABELS", False):
+    if labels is None and getattr(module_of(selector), "NEEDS_LABELS", False):
         raise BadOption(f"selector {selector!r} needs labels; pass labels=, or use 'kmedoids'")
 
 

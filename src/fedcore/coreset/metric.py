@@ -44,7 +44,8 @@ def as_rows(values: Array, name: str) -> Tensor:
     else:  # which may have strides, or a kind that torch does not know
         size, whole = values.dtype.itemsize, values.dtype.kind in "iu"
         kind = np.float64 if size > 4 or (whole and size == 4) else np.float32
-        tensor = torch.from_numpy(np.require(values, kind, ["C", "W"]))
+        array = np.ascontiguousarray(values, kind)
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     if tensor.ndim != 2:
         raise ValueError(
             f"{name} must be a matrix with one row a sample, got shape {tuple(tensor.shape)}"

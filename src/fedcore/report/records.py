@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
 from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste
-from fedcore.types import Path as WorkPath
+from fedcore.types import Way
 
 Row = dict[str, Any]
 Runs = dict[RunKey, list[RoundRecord]]
@@ -161,7 +161,7 @@ def _client_row(client: ClientRecord, deadline: float) -> Row:
 
 
 def _client(row: Row) -> ClientRecord:
-    kinds = {"path": WorkPath, "fell_back": bool, "wasted": Waste}
+    kinds = {"path": Way, "fell_back": bool, "wasted": Waste}
     values: Row = {name: kind(row[name]) for name, kind in kinds.items() if name in row}
     names = {f.name for f in fields(ClientRecord) if f.name in row or f.name not in RARE} - {*kinds}
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})

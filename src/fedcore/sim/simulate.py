@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from fedcore import plugins
-from fedcore.arrays import as_samples
 from fedcore.config import SERVER_OPTIMISERS, Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
@@ -20,6 +19,7 @@ from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate, settled, try_out
 from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.clients import LazyClients
+from fedcore.sources.torch_data import as_client
 from fedcore.task import Loss, Task, Terms
 from fedcore.threads import one_thread_each
 from fedcore.trial import naming
@@ -30,10 +30,10 @@ OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_
 
 @one_thread_each()
 def simulate(
-    clients: Sequence[tuple[Any, Any]] | LazyClients,
+    clients: Sequence[Any] | LazyClients,
     model: nn.Module,
     *,
-    test: tuple[Any, Any] | None = None,
+    test: Any = None,
     strategy: str | Strategy = "tempo",
     stragglers: float | None = None,
     seed: int = 0,
@@ -46,13 +46,13 @@ def simulate(
     """Train ``model`` on ``clients`` whose speeds differ; rounds keep a virtual deadline.
 
     Args:
-        clients: one (inputs, labels) pair per client, NumPy arrays or tensors; or ``LazyClients``
-            for a fleet that memory cannot hold (then set ``evaluate_samples``). Inputs with a
-            fraction get the type of the model's parameters; of a model with several, they are a
-            tuple or a dict of arrays.
+        clients: one (inputs, labels) pair per client, arrays or tensors, or one map-style torch
+            Dataset, or DataLoader of one; or ``LazyClients`` for a fleet that memory cannot hold
+            (then set ``evaluate_samples``). Inputs with a fraction get the model's type; of a model
+            with several, they are a tuple or a dict of arrays.
         model: maps a batch of inputs to class scores, or to what its loss takes, alone or as
             ``logits`` of a dict or an object; training starts from its parameters, which stay.
-        test: held-out (inputs, labels), for the test accuracy of every round.
+        test: held-out (inputs, labels) or Dataset, for the test accuracy of every round.
         strategy: a name ('fedcore list' shows them), a path to a .py file, or a ``Strategy``.
         stragglers: percentage of clients that miss the deadline; 30 unless ``deadline`` is given.
         seed: of cohorts, speeds and shuffles.
@@ -86,7 +86,7 @@ def simulate(
         raise BadOption(f"{what} needs held-out data; pass test=")
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
     # A batch of one input; where no client has any, that is refused below, by name.
-    read = partial(as_samples, floating=floating, classes=False)
+    read = partial(as_client, floating=floating, classes=False)
     every = (read(f"client {number}", members[number]) for number in members)
     sample = next((data.take(slice(0, 1)) for data in every if len(data)), None)
     classes = 1

@@ -15,6 +15,7 @@ from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.coreset.proxies import STATIC
 from fedcore.errors import BadOption
 from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
@@ -27,7 +28,7 @@ from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure, Score, slow_and_worst
-from fedcore.sources.clients import LazyClients, sizes_of
+from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training
@@ -87,6 +88,8 @@ def build_world(
     if strategy.in_parts:
         federation.task.check_layers()
     clients = federation.dataset.clients
+    if is_streamed(clients) and experiment.proxy == STATIC:
+        raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
     if experiment.batch_norm == "average":
         mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
 from fedcore.errors import BadData, BadOption
-from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import above_zero, at_least, one_of, whole_number
+from fedcore.types import ClientData, FederatedDataset, Generator
+from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
 Parts = list[NDArray[np.int64]]
 WAYS = ("iid", "dirichlet", "shards", "by")
+RULES = ("clients", "how", "alpha", "shards", "least")
 TRIES = 1000
 
 
@@ -41,8 +43,9 @@ def partition(
         least: fewest samples of a client; Dirichlet draws again until everybody has them.
         seed: of the draws.
 
-    >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
-    [[0, 1, 3], [2]]
+    Examples:
+        >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
+        [[0, 1, 3], [2]]
     """
     if hasattr(how, "load_partition"):
         return _by_partitioner(how, np.asarray(labels))
@@ -52,7 +55,7 @@ def partition(
         _, owner = np.unique(np.asarray(labels), return_inverse=True)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
     classes = as_labels("labels", labels).numpy()
-    count = whole_number("clients", clients, 1)
+    count = whole_number("clients", clients, 1, MANY)
     if count * fewest > len(classes):
         what = f"{count} clients of {fewest} samples or more need {count * fewest}"
         raise BadOption(f"{what}, but there are {len(classes)}; ask for fewer clients")
@@ -60,13 +63,13 @@ def partition(
     if how == "iid":
         parts = np.array_split(draw.permutation(len(classes)), count)
     elif how == "shards":
-        each = whole_number("shards", shards, 1)
+        each = whole_number("shards", shards, 1, MANY)
         order = draw.permutation(len(classes))
         slices = np.array_split(order[np.argsort(classes[order], kind="stable")], count * each)
         dealt = draw.permutation(count * each).reshape(count, each)
         parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
     else:
-        above_zero("alpha", alpha)
+        above_zero("alpha", alpha := convert("alpha", alpha, float))
         drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
         parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
         if not parts:
@@ -91,7 +94,7 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
         data, owner = as_samples("training data", train[:2], torch.float32), np.asarray(train[-1])
         places = np.arange(len(data))
         if test is None:
-            at_least(0, 1)("held_out", held_out)
+            below_one("held_out", convert("held_out", held_out, float))
             away = np.random.default_rng(seed).random(len(data)) < held_out
             places, outside = np.flatnonzero(~away), torch.from_numpy(np.flatnonzero(away))
             test = data.take(outside) if len(outside) else None
@@ -100,12 +103,9 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
         parts = partition(by[places], seed=seed, **{"clients": 100, **rest})
         rows = [torch.from_numpy(places[part]) for part in parts]
         clients = {n: ClientData(data.x, data.y, part) for n, part in enumerate(rows)}
-        every = (
-            [data]
-            if test is None
-            else [data, test := as_samples("held-out data", test, torch.float32)]
-        )
-        return FederatedDataset(clients, test, 1 + max(int(one.labels.max()) for one in every))
+        test = None if test is None else as_samples("held-out data", test, torch.float32)
+        most = max(int(one.labels.max()) for one in (data, test) if one is not None)
+        return FederatedDataset(clients, test, 1 + most)
 
     named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *rules)]
     fixed = [p for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -114,9 +114,16 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
     return load
 
 
-def _dirichlet(
-    classes: NDArray[np.int64], count: int, alpha: float, draw: np.random.Generator
-) -> Parts:
+def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
+    """The training samples of a dataset, dealt out anew; to as many clients, unless it is said."""
+    every = [as_samples(f"client {n}", own, torch.float32) for n, own in dataset.clients.items()]
+    x, y = map(torch.cat, zip(*(own.take(slice(None)) for own in every), strict=True))
+    parts = partition(y, **{"clients": len(every), **rules})
+    clients = {n: ClientData(x, y, torch.from_numpy(part)) for n, part in enumerate(parts)}
+    return replace(dataset, clients=clients, sizes=())
+
+
+def _dirichlet(classes: NDArray[np.int64], count: int, alpha: float, draw: Generator) -> Parts:
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
     for label in np.unique(classes):
         own = draw.permutation(np.flatnonzero(classes == label))
@@ -127,7 +134,7 @@ def _dirichlet(
 
 
 def _by_partitioner(partitioner: Any, labels: NDArray[Any]) -> Parts:
-    from datasets import Dataset  # type: ignore[import-not-found]
+    from datasets import Dataset
 
     partitioner.dataset = Dataset.from_dict({"label": labels, "place": np.arange(len(labels))})
     every = range(partitioner.num_partitions)

@@ -15,7 +15,7 @@ from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.compiled import say_once
 from fedcore.errors import BadOption
-from fedcore.sources.clients import sizes_of
+from fedcore.sources.clients import is_streamed, sizes_of
 from fedcore.task import CLASSES, Task
 from fedcore.types import ClientData, Executor, TrainingSettings
 
@@ -65,6 +65,8 @@ def choose_executor(
         if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
         return SequentialExecutor(task.on(device), clients, settings)
+    if name == "auto" and is_streamed(clients):
+        name = "sequential"
     compiled = device.type == "cpu" and one_layer_of(task) is not None
     if name == "compiled" and not compiled:
         raise BadOption(

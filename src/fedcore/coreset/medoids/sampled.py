@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints
-from fedcore.coreset.medoids.kernels import settle
 from fedcore.coreset.medoids.layout import Layout, Ranked, build_lists, ranked
+from fedcore.coreset.medoids.moves import settle
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.sparse import SURPLUS, Best, Places, Search, begin, polished, served_by
 
