@@ -8,7 +8,7 @@ import torch
 from sklearn import metrics as sk
 
 from fedcore.errors import BadData, BadOption
-from fedcore.metrics import measured, metrics_of, right_answers
+from fedcore.losses import measured, metrics_of, right_answers
 
 DRAW = torch.Generator().manual_seed(1)
 SCORES = torch.randn(200, 6, generator=DRAW)

@@ -99,8 +99,7 @@ def as_targets(name: str, values: Any, floating: torch.dtype) -> Any:
     """What a loss of any kind takes: finite numbers as ``floating``, whole ones as int64."""
     found = as_inputs(name, values, floating)
     if isinstance(found, Bundle) or not bool(torch.isfinite(found).all()):
-        got = "several parts" if isinstance(found, Bundle) else "NaN or infinity among them"
-        raise BadData(f"{name} must be one array of finite numbers, got {got}")
+        raise BadData(f"{name} must be one array of finite numbers; clean or drop the others")
     return found if found.is_floating_point() else found.long()
 
 

@@ -17,8 +17,7 @@ from typing import Any
 from fedcore import plugins, values
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
-from fedcore.losses import LOSSES, loss_of
-from fedcore.metrics import METRICS, metrics_of
+from fedcore.losses import LOSSES, METRICS, loss_of, metrics_of
 from fedcore.rates import SCHEDULES
 from fedcore.server.merge import AGGREGATIONS
 from fedcore.task import BATCH_NORM

@@ -19,8 +19,7 @@ from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
-from fedcore.losses import loss_of
-from fedcore.metrics import metrics_of
+from fedcore.losses import loss_of, metrics_of
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs, is_over
@@ -119,11 +118,9 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         log.warning("%s: all of them train in every round", few)
     bf16, metrics = experiment.precision == "bf16", metrics_of(experiment.metrics)
     terms = Terms(loss_of(experiment.loss), experiment.batch_norm, bf16, metrics)
-    known = dataset, experiment.model
-    federations = {
-        seed: federation_from_model(*known, seed, experiment.method, terms)
-        for seed in experiment.seed
-    }
+    known = experiment.method, terms
+    build = partial(federation_from_model, dataset, experiment.model)
+    federations = {seed: build(seed, *known) for seed in experiment.seed}
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)

@@ -131,10 +131,8 @@ def _gradients(
         like, rows = next(iter(leaves.values())), batch.coefficient.shape
         probe = torch.zeros(*rows, width, dtype=like.dtype, device=like.device, requires_grad=True)
     scores, inputs = form(leaves, batch.x, probe)
-    if loss is None:
-        losses = sample_losses(scores.flatten(0, -2), batch.y.flatten())
-    else:
-        losses = loss(scores, batch.y)
+    y = batch.y
+    losses = loss(scores, y) if loss else sample_losses(scores.flatten(0, -2), y.flatten())
     wanted = [*leaves.values()] if probe is None else [*leaves.values(), probe]
     objective = (coefficient * losses).sum()
     # A parameter that took no part, of a layer that is only used elsewhere, has gradient zero.

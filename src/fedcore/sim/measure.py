@@ -13,7 +13,7 @@ from torch import Tensor
 from fedcore.bundle import Inputs, joined, parts_of
 from fedcore.client.executors.stacked_model import scores_of
 from fedcore.compiled import say_once
-from fedcore.metrics import measured, right_answers
+from fedcore.losses import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, sizes_of
@@ -29,6 +29,7 @@ PER_CLIENT = 50  # samples that a client is judged by where not all samples are 
 
 Held = Mapping[ClientId, ClientData]
 Pieces = list[ClientData]
+Parts = list[slice]
 Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
@@ -39,13 +40,6 @@ class Score:
     loss: float
     accuracy: float | None
     metrics: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def goodness(self) -> float:
-        """What patience goes by: the accuracy, or -L where there are no classes."""
-        if self.accuracy is not None:
-            return self.accuracy
-        return -math.inf if math.isnan(self.loss) else -self.loss
 
 
 class Measure:
@@ -62,7 +56,7 @@ class Measure:
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._metrics, loss = federation.task.terms.metrics, federation.task.terms.loss
         scores = [scores_of(federation.task, device) for _ in range(passes)]
-        self._evaluator = Evaluator(scores, loss)
+        self._evaluator, self._forward = Evaluator(scores, loss), scores[0]
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
         unasked = count == 0 and isinstance(clients, LazyClients) and clients.costly
@@ -107,8 +101,11 @@ class Measure:
         score = self._evaluator.score(params, [data])
         if not self._metrics:
             return score
-        seen = self._evaluator.outputs(params, data), data.labels.cpu()
-        return replace(score, metrics=measured(self._metrics, *seen))
+        chunks = (data.take(slice(n, n + CPU_CHUNK)) for n in range(0, len(data), CPU_CHUNK))
+        with torch.no_grad():
+            seen = [(self._forward(params, x).cpu(), y.cpu()) for x, y in chunks]
+        found = measured(self._metrics, *map(torch.cat, zip(*seen, strict=True)))
+        return replace(score, metrics=found)
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """Right answers and samples of clients, or of a draw of them, on their own data."""
@@ -145,13 +142,6 @@ class Evaluator:
         loss, hits = sums.tolist()  # one look at the device for all chunks
         return Score(loss / count, None if math.isnan(hits) else hits / count)
 
-    @torch.no_grad()
-    def outputs(self, params: Params, data: ClientData) -> Tensor:
-        """What the model gives for all samples, in main memory."""
-        starts = range(0, len(data), CPU_CHUNK)
-        parts = (data.take(slice(start, start + CPU_CHUNK))[0] for start in starts)
-        return torch.cat([self._passes[0](params, x).cpu() for x in parts])
-
     def sums(self, params: Params, data: ClientData) -> Tensor:
         """Sum of losses and number of right answers [2], on the device of the parameters."""
         data = data.to(next(iter(params.values())).device)
@@ -160,12 +150,12 @@ class Evaluator:
         chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
-            return torch.stack(self._sums(0, params, data, parts)).sum(dim=0)
+            return torch.stack(self._sums(self._passes[0], params, data, parts)).sum(dim=0)
         threads = len(self._passes)
 
         def share(number: int) -> list[Tensor]:
             torch.set_num_threads(1)
-            return self._sums(number, params, data, parts[number::threads])
+            return self._sums(self._passes[number], params, data, parts[number::threads])
 
         before = torch.get_num_threads()
         try:
@@ -176,14 +166,12 @@ class Evaluator:
         return torch.stack(in_order).sum(dim=0)
 
     @torch.no_grad()
-    def _sums(
-        self, number: int, params: Params, data: ClientData, parts: list[slice]
-    ) -> list[Tensor]:
-        """Σ_j L_j and number of right answers [2] of each part, by one of the passes."""
+    def _sums(self, score: Forward, params: Params, data: ClientData, parts: Parts) -> list[Tensor]:
+        """Σ_j L_j and number of right answers [2] of each part."""
         sums = []
         for part in parts:
             x, y = data.take(part)
-            scores = self._passes[number](params, x)
+            scores = score(params, x)
             if self._loss is None:
                 # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
                 losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
@@ -197,10 +185,7 @@ class Evaluator:
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
 ) -> tuple[float | None, float | None]:
-    """Accuracy on slow clients' samples; the mean of the worst ceil(n / 10) of n clients.
-
-    None where there are no classes.
-    """
+    """Accuracy on slow clients' samples, and of the worst ceil(n / 10) of n; None: no classes."""
     if any(math.isnan(hits) for hits, _ in scores.values()):
         return None, None
     theirs = [score for client, score in scores.items() if client in slow]

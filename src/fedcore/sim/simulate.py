@@ -12,8 +12,7 @@ from fedcore import plugins
 from fedcore.config import SERVER_OPTIMISERS, Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
-from fedcore.losses import CROSS_ENTROPY, loss_of
-from fedcore.metrics import metrics_of
+from fedcore.losses import CROSS_ENTROPY, loss_of, metrics_of
 from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate, settled, try_out

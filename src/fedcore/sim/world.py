@@ -27,7 +27,7 @@ from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure, Score, slow_and_worst
+from fedcore.sim.measure import Measure, slow_and_worst
 from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -35,7 +35,6 @@ from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTi
 # of earlier ones; none of lazy clients, of whom one cohort is to be held.
 AHEAD = 3
 Lazy = LazyClients | None
-NONE = (None, None)  # loss and accuracy that nobody measured
 Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 
 
@@ -133,9 +132,8 @@ def simulate_rounds(
     It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
     work begun for later ones.
     """
-    told = ((r.test_loss, r.test_accuracy) for r in past)
-    known = ((math.nan if loss is None else loss, own) for loss, own in told if (loss, own) != NONE)
-    accuracies = [Score(*one).goodness for one in known]
+    tested = ((r.test_accuracy, r.test_loss) for r in past)
+    accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
@@ -165,7 +163,7 @@ def _record(
         trained = world.measure.train(merged.state.params)
         tested = world.measure.test(merged.state.params)
     if tested:
-        accuracies.append(tested.goodness)
+        accuracies.append(goodness(tested.accuracy, tested.loss))
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
         last = last or 0 < world.patience <= since
     ending = _ending(world, merged.state.params) if last else None
@@ -189,6 +187,11 @@ def _record(
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
+
+
+def goodness(accuracy: float | None, loss: float | None) -> float:
+    """What patience goes by: the accuracy, or -L where there are no classes."""
+    return -(math.inf if loss is None else loss) if accuracy is None else accuracy
 
 
 def _ending(world: World, params: Params) -> Ending:

@@ -108,7 +108,10 @@ def as_client(owner: str, given: Any, floating: torch.dtype, *, classes: bool = 
     given = opened(owner, given)
     convert = partial(as_samples, owner, floating=floating, classes=classes)
     if isinstance(given, Streamed):
-        return replace(given, x=convert((given.x, given.y[:0])).x, check=convert)
+        like = convert((given.x, given.y[:0]))
+        whole = torch.full_like(given.y, -1, dtype=torch.int64)
+        y = given.y.to(like.y.dtype) if like.y.is_floating_point() else whole
+        return replace(given, x=like.x, y=y, check=convert)
     return convert(given)
 
 

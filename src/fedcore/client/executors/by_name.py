@@ -60,8 +60,8 @@ def choose_executor(
     # What fast paths do not know: losses, statistics, precisions and inputs of other kinds
     if task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle):
         if name == "compiled":
-            kinds = "the cross-entropy of one class a sample, in float32, of one tensor of inputs"
-            raise BadOption(f"executor 'compiled' trains by {kinds}; use 'auto'")
+            kinds = "cross-entropy, one class a sample, one tensor of inputs, float32"
+            raise BadOption(f"executor 'compiled' is for {kinds}; use 'auto'")
         if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
         return SequentialExecutor(task.on(device), clients, settings)
