@@ -1,40 +1,24 @@
-"""Linear classifiers in compiled loops on threads; as ``SequentialExecutor`` up to rounding."""
+"""Chains of linear layers in compiled loops on threads; the plain loop's answers up to rounding."""
 
 import os
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import nn
+from torch.nn.utils import parameters_to_vector as joined
 
 from fedcore.client.coresets import Clients
 from fedcore.client.executors.blockwise import BlockwiseExecutor
+from fedcore.client.executors.chain import chain_of
 from fedcore.client.executors.sequential import train_plainly
-from fedcore.client.job import Job, Train, waits_for_gradients
-from fedcore.compiled import have_numba
-from fedcore.stacked import OneLayer, brought
-from fedcore.task import Task, has_hooks
+from fedcore.client.job import Job, Rest, waits_for_gradients
+from fedcore.coreset.proxies import HeadGradients
+from fedcore.task import Task, trained_names
 from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
 
 
-def one_layer_of(task: Task) -> OneLayer | None:
-    """The linear layer with a bias that a model is, if it is nothing else and numba is there."""
-    model = task.model
-    one: OneLayer | None = OneLayer(model) if type(model) is nn.Linear else None
-    one = one or brought(model, "one_layer")
-    fits = (
-        one is not None
-        and type(one.layer) is nn.Linear
-        and one.layer.bias is not None
-        and all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
-        and not has_hooks(model)
-        and have_numba()
-    )
-    return one if fits else None
-
-
 class LinearExecutor(BlockwiseExecutor):
-    """Trains clients of a linear model in compiled loops, on the CPU."""
+    """Trains clients of a model that is such a chain in compiled loops, on the CPU."""
 
     def __init__(
         self, task: Task, clients: Clients, settings: TrainingSettings, *, threads: int = 1
@@ -43,9 +27,9 @@ class LinearExecutor(BlockwiseExecutor):
         threads = threads or os.cpu_count() or 1
         choosing = 0 if threads == 1 else threads
         super().__init__(task, clients, settings, threads=threads, choosing=choosing)
-        one = one_layer_of(task)
-        self._names = [name for name, _ in task.model.named_parameters()]
-        self._sigmoid = one is not None and one.sigmoid
+        chain = chain_of(task, clients)
+        assert chain is not None  # as ``by_name`` has found
+        self._chain = chain
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
         """Who has a coreset, then who gets one first, the largest; of each the longest first."""
@@ -58,35 +42,46 @@ class LinearExecutor(BlockwiseExecutor):
         data = self._clients[assignment.client_id].to(next(iter(params.values())).device)
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
         job = Job(assignment, task, data, self._settings, self._coresets)
-        settings, waits = self._settings, waits_for_gradients(assignment.plan)
-        # Gradient proxies come out of the backward passes of the plain loop.
-        if waits or settings.measure_full_gradient or not settings.plain:
-            return [train_plainly(params, job)]
-        return [self._compiled(params, job)]
+        waits = waits_for_gradients(assignment.plan)
+        weights = [value for value in params.values() if value.dim() > 1]
+        # Of one layer, what goes by gradients is as ever: published results keep their last digit.
+        alone = len(weights) == 1 and (waits or self._settings.measure_full_gradient)
+        elsewhere = waits and task.head_weight(params) is not weights[-1]
+        plainly = alone or elsewhere or self._settings.adam
+        return [train_plainly(params, job) if plainly else self._compiled(params, job)]
 
     def _compiled(self, params: Params, job: Job) -> LocalUpdate:
-        from fedcore.client.executors.linear_kernel import train_linear
+        from fedcore.client.executors.linear_kernel import train_chain
 
-        plan, shift = job.assignment.plan, job.assignment.shift
-        # Phases are one tape: none of them waits for the model.
-        phases: list[Train] = []
-        while (now := job.next(params)) is not None:
-            phases += [now] if isinstance(now, Train) else []
-        weight, bias = (params[name].cpu().numpy().copy() for name in self._names)
-        shift_weight, shift_bias = np.empty((0, 0), np.float32), np.empty(0, np.float32)
+        plan, shift, how = job.assignment.plan, job.assignment.shift, self._settings
+        names = [*params] if plan.trained_share == 1 else trained_names(params, plan.trained_share)
+        kept = [value for name, value in params.items() if name not in names]
+        flat = joined([value.cpu() for value in params.values()])
+        parts = torch.split(flat, [value.numel() for value in params.values()])
+        views = {n: part.view(params[n].shape) for n, part in zip(params, parts, strict=True)}
+        w, added = flat.numpy(), np.empty(0, np.float32)
         if shift is not None:
-            shift_weight, shift_bias = (shift[name].cpu().numpy() for name in self._names)
+            added = joined([shift[name].cpu() for name in params]).numpy()
+        memory = np.zeros((0 if how.plain else 2, len(w)), np.float32)
+        rate = how.learning_rate_at(job.assignment.base_version)
+        rates = float(rate), float(plan.prox_mu), float(plan.step_scale)
+        rest = float(how.momentum), float(how.weight_decay), float(how.clip_norm)
+        rule = w.copy(), added, memory, rates, rest
         inputs, labels = job.data.take(slice(None))
         x = inputs.flatten(1).to("cpu", torch.float32).contiguous().numpy()
         y = labels.to("cpu", torch.int64).numpy()
-        index = np.concatenate([phase.tape.index for phase in phases])
-        coefficient = np.concatenate([phase.tape.coefficient for phase in phases])
-        rate = self._settings.learning_rate_at(job.assignment.base_version)
-        first_epoch = phases[0].first_epoch
-        rule = (rate, plan.prox_mu, plan.step_scale, shift_weight, shift_bias)
-        sums = train_linear(
-            weight, bias, x, y, index, coefficient, *rule, first_epoch, self._sigmoid
-        )
-        job.note_losses(torch.tensor(sums, dtype=torch.float64))
-        trained = zip(self._names, (weight, bias), strict=True)
-        return job.answer({n: torch.from_numpy(v).to(params[n].device) for n, v in trained})
+        features, classes = self._chain[-1, :2].astype(int)
+        seen = None
+        while (now := job.next(views, seen)) is not None:
+            if isinstance(now, Rest):
+                continue  # there is nobody else to train
+            room = len(x) if now.watch else 0
+            shapes = (room, classes), (room, features), room
+            found = tuple(np.empty(shape, np.float32) for shape in shapes)
+            tape = now.tape.index, np.ascontiguousarray(now.tape.coefficient)
+            counts = now.first_epoch, sum(v.dim() > 1 for v in kept), sum(v.numel() for v in kept)
+            sums = train_chain(w, self._chain, (x, y), tape, rule, counts, found)
+            if now.first_epoch:
+                job.note_losses(torch.tensor(sums, dtype=torch.float64))
+            seen = HeadGradients(*map(torch.from_numpy, found)) if now.watch else None
+        return job.answer({name: view.to(params[name].device) for name, view in views.items()})
