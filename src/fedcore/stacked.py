@@ -9,10 +9,9 @@ may compute something else:
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 Stack = Mapping[str, Tensor]
 
@@ -21,12 +20,6 @@ Stack = Mapping[str, Tensor]
 # It gives scores [K, B, C] and what entered the last layer, z [K, B, d]. Of one client alone,
 # the same without the axis K.
 Form = Callable[[Stack, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
-
-
-def brought(model: nn.Module, name: str) -> Any | None:
-    """The fast form called ``name`` that a model's own class brings, if it does."""
-    bring = vars(type(model)).get(name)
-    return None if bring is None else bring(model)
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ from dataclasses import replace
 import torch
 
 from fedcore.client.coresets import Clients
-from fedcore.client.executors.chain import chain_of
-from fedcore.client.executors.linear import LinearExecutor
+from fedcore.client.executors.linear import LinearExecutor, chain_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor

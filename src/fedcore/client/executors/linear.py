@@ -2,19 +2,69 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.utils import parameters_to_vector as joined
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+from torch.overrides import TorchFunctionMode
 
 from fedcore.client.coresets import Clients
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.executors.chain import chain_of
 from fedcore.client.executors.sequential import train_plainly
 from fedcore.client.job import Job, Rest, waits_for_gradients
+from fedcore.compiled import have_numba
 from fedcore.coreset.proxies import HeadGradients
-from fedcore.task import Task, trained_names
+from fedcore.task import Task, has_hooks, trained_names
 from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
+
+Chain = NDArray[np.float32]  # a row a layer, as ``chain_of`` gives them
+KINDS = {"relu": 0, "leaky_relu": 0, "tanh": 1, "sigmoid": 2, "silu": 3, "gelu": 4}
+SHAPES = ("flatten", "view", "reshape")
+
+
+class _Calls(TorchFunctionMode):
+    """Notes the names of what is called, what it is given, and what it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[str, list[Any], Any]] = []
+
+    def __torch_function__(self, called: Any, types: Any, args: Any = (), named: Any = None) -> Any:
+        output, given = called(*args, **(named or {})), [*args, *(named or {}).values()]
+        self.made.append((called.__name__, given or [None], output))
+        return output
+
+
+def chain_of(task: Task, clients: Clients) -> Chain | None:
+    """Inputs, outputs, biases, kind of activation and what it leaves of a < 0, layer by layer.
+
+    None where a model, as a batch goes through it, is anything else than a chain.
+    """
+    task, example = task.on(torch.device("cpu")), next(iter(clients.values()))
+    params, now = task.initial_params(), example.take(slice(0, 2))[0].cpu()
+    try:
+        with torch.no_grad(), torch.random.fork_rng([]), _Calls() as calls:
+            scores = task.logits(params, now)
+    except Exception:  # whatever it is, other executors meet it too
+        return None
+    used, chain, fits = [], [], have_numba() and not has_hooks(task.model)
+    for name, (before, *given), output in calls.made:
+        if name in ("size", "dim", "__get__") and not isinstance(output, Tensor):
+            continue  # a question of shape
+        more = [value for value in given if value is not None and not isinstance(value, bool)]
+        if name == "linear" and before.dim() == 2:
+            used += more
+            chain.append([more[0].shape[1], len(more[0]), sum(map(len, more[1:])), 0, 1])
+        elif name in KINDS and chain and chain[-1][3:] == [0, 1] and "tanh" not in more:
+            chain[-1][3:] = KINDS[name], *(more if name == "leaky_relu" else [name != "relu"])
+        elif name not in SHAPES or output.shape != before.flatten(1).shape:
+            fits = fits and (name, more) == ("dropout", [0])
+        fits, now = fits and before is now, output
+    same = [(id(v), v.dtype) for v in params.values()] == [(id(v), torch.float32) for v in used]
+    return np.array(chain, np.float32) if fits and same and now is scores else None
 
 
 class LinearExecutor(BlockwiseExecutor):
@@ -27,9 +77,7 @@ class LinearExecutor(BlockwiseExecutor):
         threads = threads or os.cpu_count() or 1
         choosing = 0 if threads == 1 else threads
         super().__init__(task, clients, settings, threads=threads, choosing=choosing)
-        chain = chain_of(task, clients)
-        assert chain is not None  # as ``by_name`` has found
-        self._chain = chain
+        self._chain = chain_of(task, clients)
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
         """Who has a coreset, then who gets one first, the largest; of each the longest first."""
@@ -42,46 +90,45 @@ class LinearExecutor(BlockwiseExecutor):
         data = self._clients[assignment.client_id].to(next(iter(params.values())).device)
         task = self._of_this_thread(lambda: self._task.on(torch.device("cpu")))
         job = Job(assignment, task, data, self._settings, self._coresets)
-        waits = waits_for_gradients(assignment.plan)
         weights = [value for value in params.values() if value.dim() > 1]
         # Of one layer, what goes by gradients is as ever: published results keep their last digit.
-        alone = len(weights) == 1 and (waits or self._settings.measure_full_gradient)
-        elsewhere = waits and task.head_weight(params) is not weights[-1]
-        plainly = alone or elsewhere or self._settings.adam
-        return [train_plainly(params, job) if plainly else self._compiled(params, job)]
+        gradients = waits_for_gradients(assignment.plan) or self._settings.measure_full_gradient
+        unseen = gradients and (len(weights) == 1 or task.head_weight(params) is not weights[-1])
+        if unseen or self._settings.adam or self._chain is None:
+            return [train_plainly(params, job)]
+        return [self._compiled(params, job, self._chain)]
 
-    def _compiled(self, params: Params, job: Job) -> LocalUpdate:
+    def _compiled(self, params: Params, job: Job, chain: Chain) -> LocalUpdate:
         from fedcore.client.executors.linear_kernel import train_chain
 
         plan, shift, how = job.assignment.plan, job.assignment.shift, self._settings
-        names = [*params] if plan.trained_share == 1 else trained_names(params, plan.trained_share)
-        kept = [value for name, value in params.items() if name not in names]
-        flat = joined([value.cpu() for value in params.values()])
+        flat = parameters_to_vector(params.values()).cpu()
         parts = torch.split(flat, [value.numel() for value in params.values()])
         views = {n: part.view(params[n].shape) for n, part in zip(params, parts, strict=True)}
+        names = [*params] if plan.trained_share == 1 else trained_names(params, plan.trained_share)
+        others = [value for name, value in views.items() if name not in names]
+        left = sum(value.dim() > 1 for value in others), sum(value.numel() for value in others)
         w, added = flat.numpy(), np.empty(0, np.float32)
         if shift is not None:
-            added = joined([shift[name].cpu() for name in params]).numpy()
-        memory = np.zeros((0 if how.plain else 2, len(w)), np.float32)
-        rate = how.learning_rate_at(job.assignment.base_version)
-        rates = float(rate), float(plan.prox_mu), float(plan.step_scale)
-        rest = float(how.momentum), float(how.weight_decay), float(how.clip_norm)
-        rule = w.copy(), added, memory, rates, rest
-        inputs, labels = job.data.take(slice(None))
-        x = inputs.flatten(1).to("cpu", torch.float32).contiguous().numpy()
-        y = labels.to("cpu", torch.int64).numpy()
-        features, classes = self._chain[-1, :2].astype(int)
-        seen = None
+            added = parameters_to_vector([shift[name] for name in params]).cpu().numpy()
+        at_once = how.plain and (len(chain) == 1 or (plan.prox_mu == 0 and shift is None))
+        memory = np.zeros((0 if at_once else 2, len(w)), np.float32)
+        rates = how.learning_rate_at(job.assignment.base_version), plan.prox_mu, plan.step_scale
+        numbers = np.array([*rates, how.momentum, how.weight_decay, how.clip_norm or np.inf])
+        rule = w.copy(), added, memory, numbers
+        samples, labels = job.data.take(slice(None))
+        x = samples.flatten(1).to("cpu", torch.float32).contiguous().numpy()
+        y, seen = labels.to("cpu", torch.int64).numpy(), None
         while (now := job.next(views, seen)) is not None:
             if isinstance(now, Rest):
                 continue  # there is nobody else to train
-            room = len(x) if now.watch else 0
-            shapes = (room, classes), (room, features), room
-            found = tuple(np.empty(shape, np.float32) for shape in shapes)
-            tape = now.tape.index, np.ascontiguousarray(now.tape.coefficient)
-            counts = now.first_epoch, sum(v.dim() > 1 for v in kept), sum(v.numel() for v in kept)
-            sums = train_chain(w, self._chain, (x, y), tape, rule, counts, found)
+            room, steps = (len(x), len(now.tape.index)) if now.watch else (0, now.first_epoch)
+            shapes = (room, int(chain[-1, 1])), (room, int(chain[-1, 0])), room
+            residuals, inputs, losses = (np.empty(shape, np.float32) for shape in shapes)
+            tape = x, y, now.tape.index, np.ascontiguousarray(now.tape.coefficient)
+            sums, found = np.zeros(2), (residuals, inputs, losses)
+            train_chain(w, chain, tape, rule, (steps, *left), (*found, sums))
             if now.first_epoch:
-                job.note_losses(torch.tensor(sums, dtype=torch.float64))
+                job.note_losses(torch.from_numpy(sums))
             seen = HeadGradients(*map(torch.from_numpy, found)) if now.watch else None
         return job.answer({name: view.to(params[name].device) for name, view in views.items()})
