@@ -19,8 +19,7 @@ from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.models.logistic import LinearClassifier
 from fedcore.task import Task
-from fedcore.types import Assignment, ClientData, LocalPlan, Phase, TrainingSettings
-from fedcore.types import Path as Way
+from fedcore.types import Assignment, ClientData, LocalPlan, Phase, TrainingSettings, Way
 
 OUT = Path(__file__).parent / "results" / "optimisers.json"
 CLIENTS, SAMPLES, FEATURES, CLASSES, EPOCHS, TURNS = 10, 200, 60, 10, 10, 5

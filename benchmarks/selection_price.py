@@ -19,8 +19,7 @@ from fedcore import plugins
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.task import Task
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Phase, TrainingSettings
-from fedcore.types import Path as Way
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Phase, TrainingSettings, Way
 
 OUT = Path(__file__).parent / "results" / "selection-price.json"
 REPEATS = 5

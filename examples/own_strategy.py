@@ -11,7 +11,7 @@ than once for a client and a round, and rounds ahead: it decides by its argument
 from fedcore.deadline import capacity, full_set_fits
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -19,13 +19,13 @@ def build(*, aggregation: str = "mean") -> Strategy:
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         if full_set_fits(client, deadline, epochs):
-            return LocalPlan((Phase(epochs),), Path.FULL)
+            return LocalPlan((Phase(epochs),), Way.FULL)
         most = capacity(client, deadline)  # samples that fit before the deadline
         if most == 0:
             return SIT_OUT
         budget = max(1, most // epochs)
         affordable = min(epochs, most // budget)  # fewer epochs where not one sample fits in each
         coreset = CoresetSpec(budget, selector="uniform", proxy="input")
-        return LocalPlan((Phase(affordable, coreset),), Path.STATIC_CORESET)
+        return LocalPlan((Phase(affordable, coreset),), Way.STATIC_CORESET)
 
     return Strategy(plan, by_name(aggregation))

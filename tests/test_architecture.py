@@ -16,7 +16,7 @@ LAYERS = {
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
     **dict.fromkeys(("arrays", "threads", "rates"), 1),
-    "history": 2,
+    **dict.fromkeys(("history", "compression"), 2),
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("server", "datasets", "models"), 3),
     **dict.fromkeys(("config", "strategies", "client", "deadlines"), 4),

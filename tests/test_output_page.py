@@ -11,8 +11,7 @@ from fedcore.report import output
 from fedcore.report.records import to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.sources.benchmark import find
-from fedcore.types import Assignment, LocalPlan, Phase
-from fedcore.types import Path as WorkPath
+from fedcore.types import Assignment, LocalPlan, Phase, Way
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "output.md").read_text()
@@ -22,7 +21,7 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 def test_every_field_is_described():
     run = RunKey("b", "fedcore", 30.0, 0, learning_rate=0.1)
     rare = {"fell_back": True, "wasted": Waste.CANCELLED, "staleness": 1, "ended": 2.0}
-    client = ClientRecord(3, WorkPath.CORESET, 2, 46, 92.0, 4, **rare)
+    client = ClientRecord(3, Way.CORESET, 2, 46, 92.0, 4, **rare)
     last = {"ending": Ending(100.0, 40, 30, 9, 0.5, 0.25, 0.75), "cut": True}
     record = RoundRecord(1, 92.0, 100.0, (client,), 0, 0.5, 0.8, 0.6, 0.7, 0.01, **last)
     row = json.loads(to_lines([to_row(run, record)])[0])
@@ -30,7 +29,7 @@ def test_every_field_is_described():
     written = {*row, *row["clients"][0], *content, *content["results"][0]}
     written |= {*row["ending"], *content["step_sizes"][0]}
     written |= {*content["results"][0]["time_to_accuracy"][0]}
-    written |= {*map(str, WorkPath), *map(str, Waste)}
+    written |= {*map(str, Way), *map(str, Waste)}
     assert written <= NAMED
 
 
@@ -47,7 +46,7 @@ def test_every_event_and_its_fields_are_described():
     source = [(ROOT / "src/fedcore/server" / name).read_text() for name in ("clock.py", "loop.py")]
     kinds = set(re.findall(r'event\(\s*"(\w+)"', "".join(source))) | {"done", "late"}
     assert kinds == {"sent", "started", "done", "late", "lost", "cancelled", "merged"}
-    told = Assignment(3, LocalPlan((Phase(1),), WorkPath.FULL), 0, 0)
+    told = Assignment(3, LocalPlan((Phase(1),), Way.FULL), 0, 0)
     assert {*kinds, *event("sent", 0.0, told)} <= named
     options = set(re.findall(r"`--([a-z-]+)", page))
     assert options <= {field.name.replace("_", "-") for field in fields(Experiment)} | {"resume"}

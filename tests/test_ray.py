@@ -149,15 +149,14 @@ def test_an_actor_loads_the_clients_that_it_trains_alone(build_client, tmp_path)
         return build_client(size=12, seed=client)
 
     from fedcore.task import Task
-    from fedcore.types import Assignment, LocalPlan, Phase, TrainingSettings
-    from fedcore.types import Path as WorkPath
+    from fedcore.types import Assignment, LocalPlan, Phase, TrainingSettings, Way
 
     clients = LazyClients([12] * 6, load)
     task = Task(torch.nn.Linear(3, 2))
     of = task, clients, TrainingSettings(0.1, 4)
     executor = choose_executor("ray", *of, threads=1, device=torch.device("cpu"))
     assert isinstance(executor, RayExecutor)
-    plan = LocalPlan((Phase(1),), WorkPath.FULL)
+    plan = LocalPlan((Phase(1),), Way.FULL)
     asked = [Assignment(client, plan, 0, 0) for client in (5, 1, 2, 4)]
     params = task.initial_params()
     answers = executor.run(params, asked)

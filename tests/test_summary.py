@@ -6,16 +6,16 @@ import pytest
 from fedcore.history import History, summarise
 from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey
 from fedcore.report.summary import summary
-from fedcore.types import Path
+from fedcore.types import Way
 
 KEY = RunKey("b", "fedcore", 30.0, 0)
 
 
 def record(number, time, accuracy, test=True):
     clients = (
-        ClientRecord(0, Path.FULL, 1, 5, time, None),
-        ClientRecord(1, Path.CORESET, 1, 5, time, 3, fell_back=number == 2),
-        ClientRecord(2, Path.SAT_OUT, 1, 0, 0.0, None),
+        ClientRecord(0, Way.FULL, 1, 5, time, None),
+        ClientRecord(1, Way.CORESET, 1, 5, time, 3, fell_back=number == 2),
+        ClientRecord(2, Way.SAT_OUT, 1, 0, 0.0, None),
     )
     return RoundRecord(
         number,

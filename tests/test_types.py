@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from fedcore.types import ClientData, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings
+import fedcore
+from fedcore.types import ClientData, CoresetSpec, LocalPlan, Phase, TrainingSettings, Way
 
 X = torch.arange(12.0).reshape(6, 2)
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -35,10 +36,17 @@ def test_a_slice_of_plain_samples_is_a_view():
 def test_a_share_of_the_model_costs_that_share_of_the_samples(share, work):
     """10 + 3 x 8 = 34 samples, rounded up: 10.2 and 0.34 are 11 and 1."""
     phases = (Phase(1), Phase(3, CoresetSpec(8, "uniform", "none")))
-    assert LocalPlan(phases, Path.CORESET, trained_share=share).work(10) == work
+    assert LocalPlan(phases, Way.CORESET, trained_share=share).work(10) == work
 
 
 def test_settings_say_whether_steps_are_those_of_plain_sgd():
     assert TrainingSettings(0.1, 8, schedule=lambda version: 0.5).plain
     for name, value in (("momentum", 0.1), ("adam", True), ("weight_decay", 0.1), ("clip_norm", 1)):
         assert not TrainingSettings(0.1, 8, **{name: value}).plain
+
+
+def test_the_old_name_of_a_way_is_told_to_be_old():
+    with pytest.warns(DeprecationWarning, match=r"fedcore\.Way"):
+        assert fedcore.Path is Way
+    with pytest.raises(AttributeError, match="no attribute 'Road'"):
+        _ = fedcore.types.Road

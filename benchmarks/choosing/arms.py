@@ -10,8 +10,7 @@ from fedcore.deadline import coreset_budget
 from fedcore.server.merge import aggregation
 from fedcore.server.method import Plan, Strategy
 from fedcore.strategies import fedcore, tempo
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase
-from fedcore.types import Path as Way
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 
 OWN = Path(__file__).parent / "selectors"
 MODEL = "of the model"  # in place of a proxy: inputs of linear models, else dL/dz

@@ -17,8 +17,7 @@ from fedcore.errors import DatasetUnavailable
 from fedcore.server.method import Draw
 from fedcore.server.samplers import uniform
 from fedcore.sources.clients import ClientSizes
-from fedcore.types import Assignment, ClientData, LocalPlan, Phase
-from fedcore.types import Path as Way
+from fedcore.types import Assignment, ClientData, LocalPlan, Phase, Way
 
 SEED = 0
 BATCH = 8

@@ -8,7 +8,7 @@ import torch
 
 from fedcore import plugins
 from fedcore.task import Task
-from fedcore.types import Assignment, ClientData, LocalPlan, Path, Phase
+from fedcore.types import Assignment, ClientData, LocalPlan, Phase, Way
 
 BATCH = 8
 
@@ -86,5 +86,5 @@ def task_of(workload: Workload, clients: dict[int, ClientData]) -> Task:
 
 
 def assignments_of(workload: Workload) -> list[Assignment]:
-    plan = LocalPlan((Phase(workload.epochs),), Path.FULL)
+    plan = LocalPlan((Phase(workload.epochs),), Way.FULL)
     return [Assignment(number, plan, 0, 0) for number in range(workload.clients)]

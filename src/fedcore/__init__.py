@@ -20,12 +20,13 @@ _PUBLIC = {
     "sources.partitions": ("partition", "partitioned"),
     "types": (
         *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
-        *("LocalUpdate", "Path", "Phase"),
+        *("LocalUpdate", "Path", "Phase", "Way"),
     ),
     "version": ("__version__",),
 }
 _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
-__all__ = [name for name in _HOMES if name != "CoresetSelector"]  # 'import *' needs no sklearn
+# 'import *' needs no sklearn, and warns of nothing.
+__all__ = [name for name in _HOMES if name not in ("CoresetSelector", "Path")]
 
 
 def __getattr__(name: str) -> object:

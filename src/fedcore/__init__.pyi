@@ -19,8 +19,8 @@ from fedcore.types import (
     CoresetSpec,
     LocalPlan,
     LocalUpdate,
-    Path,
     Phase,
+    Way,
 )
 from fedcore.version import __version__
 
@@ -37,11 +37,11 @@ __all__ = [
     "LocalUpdate",
     "OuterProduct",
     "Pace",
-    "Path",
     "Phase",
     "Sampler",
     "ServerState",
     "Strategy",
+    "Way",
     "__version__",
     "advise",
     "coreset_for",

@@ -43,8 +43,7 @@ def _compiler(*liberties: str, **more: Any) -> Callable[[Function], Function]:
 compiled = _compiler("contract", "nnan", "ninf", "nsz")
 # The same into those that call it: handing over arrays costs more than 64 sums.
 inlined = _compiler("contract", "nnan", "ninf", "nsz", forceinline=True)
-# Of training, sums may be reordered, at compile time: equal bits each time. NaN and infinity keep
-# their meaning, for a diverging model must show them.
+# Of training, sums may be reordered, once for all; NaN and infinity must show.
 compiled_training = _compiler("contract", "reassoc", "nsz")
 
 

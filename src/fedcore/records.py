@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcore.types import Assignment, ClientId, Path
+from fedcore.types import Assignment, ClientId, Way
 
 
 class Waste(StrEnum):
@@ -23,7 +23,7 @@ class ClientRecord:
     """What one client of a cohort did in a round, as the server saw it."""
 
     client_id: ClientId
-    path: Path
+    path: Way
     copies: int
     work: int  # samples that it was asked to process
     seconds: float  # that it took, or had spent when it was told to stop
@@ -63,7 +63,7 @@ class Ending:
     clients: int  # of the fleet
     slow_clients: int  # for whom E epochs on everything end after the deadline
     slow_accuracy: float | None  # over the training samples of slow clients; None: no such sample
-    worst_accuracy: float  # mean over the worst tenth of clients, each on its training samples
+    worst_accuracy: float | None  # of the worst tenth of clients, each on its training samples
     validation_accuracy: float | None = None  # on the half that step sizes are chosen by
 
 

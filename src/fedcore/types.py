@@ -14,9 +14,11 @@ w          ``Params``
 """
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import length_hint
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -39,7 +41,7 @@ class Weighting(StrEnum):
     PROPORTIONAL = "proportional"  # draw j with probability δ_j / m, plain mean
 
 
-class Path(StrEnum):
+class Way(StrEnum):
     """Which way a client went through a round, as ``rounds.jsonl`` names it."""
 
     FULL = "full"  # E epochs on everything
@@ -49,6 +51,13 @@ class Path(StrEnum):
     FORWARD_CORESET = "forward-coreset"  # a forward pass on everything, then only a coreset
     RANDOM_SUBSET = "random-subset"  # what fits of one epoch: not even a forward pass would
     SAT_OUT = "sat-out"  # no work at all
+
+
+def __getattr__(name: str) -> type[Way]:
+    if name != "Path":
+        raise AttributeError(f"module 'fedcore.types' has no attribute {name!r}")
+    warnings.warn("fedcore.Path is fedcore.Way now", DeprecationWarning, stacklevel=2)
+    return Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +94,11 @@ class CoresetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Some epochs on one set of samples; ``coreset=None`` means all of them.
-
-    With a ``forward_price`` samples only pass forward, each at that share of a trained one (4.4b).
-    """
+    """Some epochs on one set of samples."""
 
     epochs: int
-    coreset: CoresetSpec | None = None
-    forward_price: float | None = None
+    coreset: CoresetSpec | None = None  # None: on all of them
+    forward_price: float | None = None  # only forward, each at that share of a trained one (4.4b)
 
     def work(self, num_samples: int) -> int:
         """Samples this phase processes on a client that holds ``num_samples``."""
@@ -109,7 +115,7 @@ class LocalPlan:
     """All a server tells a client to do in a round; no phases means: sit this one out."""
 
     phases: tuple[Phase, ...]
-    path: Path
+    path: Way
     prox_mu: float = 0.0
     step_scale: float = 1.0  # the loss of every step is multiplied by it
     trained_share: float = 1.0  # of the model's parameters: ``task.trained_names``
@@ -125,40 +131,39 @@ class LocalPlan:
         return whole if self.trained_share == 1 else math.ceil(self.trained_share * whole)
 
 
-SIT_OUT = LocalPlan(phases=(), path=Path.SAT_OUT)
+SIT_OUT = LocalPlan(phases=(), path=Way.SAT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Coreset(Generic[Values]):
-    """A weighted subset of n samples, as tensors, or as NumPy arrays for those who came with them.
+    """A weighted subset of n samples, as tensors, or as NumPy arrays for who came with them."""
 
-    Attributes:
-        indices: [b] sorted and unique.
-        weights: [b] positive, Σ weights = n; or in the mean over draws, where it says so.
-        objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
-        gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
-        assignment: [n] position in ``indices`` of the chosen sample that stands for each.
-    """
-
-    indices: Values
-    weights: Values
-    objective: float | None = None
-    gradient_error: float | None = None
-    assignment: Values | None = None
+    indices: Values  # [b] sorted and unique
+    weights: Values  # [b] positive, Σ = n
+    objective: float | None = None  # Σ_j min_k d_jk of Eq. 5, where samples are assigned
+    gradient_error: float | None = None  # ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||: ε, relative
+    assignment: Values | None = None  # [n] position in ``indices`` of who stands for each
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
-    sums_in_the_mean: bool = False
+    sums_in_the_mean: bool = False  # over draws alone
 
     def subset(self, dataset: Dataset[Any]) -> Subset[Any]:
         """The chosen samples of a dataset; sample k of it weighs ``weights[k]``."""
-        return Subset(dataset, torch.as_tensor(self.indices).tolist())
+        chosen = torch.as_tensor(self.indices).tolist()
+        if length_hint(dataset) <= chosen[-1]:
+            got = f"a {type(dataset).__name__} of {length_hint(dataset)}"
+            raise ValueError(f"dataset must be what the coreset was chosen from, got {got} samples")
+        return Subset(dataset, chosen)
 
     def sampler(self, num_samples: int | None = None, *, seed: int = 0) -> WeightedRandomSampler:
         """For a DataLoader of the *whole* dataset: draws with E[g] = Σ_k δ_k g_k / Σ_k δ_k."""
         chosen, weights = (torch.as_tensor(own).cpu() for own in (self.indices, self.weights))
-        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype)
-        every[chosen] = weights
+        count = len(chosen) if num_samples is None else num_samples
+        for name, own, least in (("num_samples", count, 1), ("seed", seed, 0)):
+            if not (type(own) is int and least <= own < 2**63):
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {own!r}")
+        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype).scatter(0, chosen, weights)
         draws = torch.Generator().manual_seed(seed)
-        return WeightedRandomSampler(every.tolist(), num_samples or len(chosen), generator=draws)
+        return WeightedRandomSampler(every.tolist(), count, generator=draws)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,19 +269,16 @@ class LocalUpdate:
     coreset_size: int | None = None
     gradient_error: float | None = None  # of its coreset, in proxy space
     full_gradient_error: float | None = None  # the same on the whole model, where asked for
-    path: Path | None = None  # what it did, where that need not be what it was told
+    path: Way | None = None  # what it did, where that need not be what it was told
     work: int | None = None  # likewise, in samples
 
 
 @dataclass(slots=True)
 class SelectionTime:
-    """Seconds of real time that choosing coresets took, summed over rounds.
+    """Seconds of real time that choosing coresets took, summed over rounds."""
 
-    ``work`` is what cores spent on it, ``waited`` how long a client's training stood still.
-    """
-
-    work: float = 0.0
-    waited: float = 0.0
+    work: float = 0.0  # of all cores
+    waited: float = 0.0  # that a client's training stood still
 
 
 class Executor(Protocol):

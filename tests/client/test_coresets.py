@@ -4,11 +4,11 @@ import torch
 from fedcore.client import coresets
 from fedcore.client.coresets import Coresets, Watched, asks_nothing_of_the_model
 from fedcore.coreset.proxies import HeadGradients
-from fedcore.types import Assignment, ClientData, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import Assignment, ClientData, CoresetSpec, LocalPlan, Phase, Way
 
 
 def assignment(round_number, spec, client=0):
-    plan = LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET)
+    plan = LocalPlan((Phase(1), Phase(2, spec)), Way.CORESET)
     return Assignment(client, plan, round_number - 1, seed=0)
 
 

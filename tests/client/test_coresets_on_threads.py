@@ -16,18 +16,18 @@ from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.steps import Steps
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.task import Task
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, TrainingSettings
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Phase, TrainingSettings, Way
 
 SIZES = (9, 40, 64, 25, 80, 33)
 KCENTER = CoresetSpec(6, "kcenter", "logits")
 STATIC = CoresetSpec(5, "kmedoids", "input")
 PLANS = (
-    LocalPlan((Phase(3),), Path.FULL),
-    LocalPlan((Phase(1), Phase(4, KCENTER)), Path.CORESET),
-    LocalPlan((Phase(1), Phase(2, STATIC)), Path.CORESET),
-    LocalPlan((Phase(1, forward_price=0.3), Phase(3, KCENTER)), Path.FORWARD_CORESET),
-    LocalPlan((Phase(3, STATIC),), Path.STATIC_CORESET),
-    LocalPlan((Phase(1), Phase(5, KCENTER)), Path.CORESET),
+    LocalPlan((Phase(3),), Way.FULL),
+    LocalPlan((Phase(1), Phase(4, KCENTER)), Way.CORESET),
+    LocalPlan((Phase(1), Phase(2, STATIC)), Way.CORESET),
+    LocalPlan((Phase(1, forward_price=0.3), Phase(3, KCENTER)), Way.FORWARD_CORESET),
+    LocalPlan((Phase(3, STATIC),), Way.STATIC_CORESET),
+    LocalPlan((Phase(1), Phase(5, KCENTER)), Way.CORESET),
 )
 
 
@@ -138,7 +138,7 @@ def test_choices_of_several_clients_are_made_at_once(setting, monkeypatch):
     _, clients, _ = setting
     coresets = Coresets(clients, threads=2)
     spec = CoresetSpec(4, "uniform", "input")
-    plan = LocalPlan((Phase(1, spec),), Path.STATIC_CORESET)
+    plan = LocalPlan((Phase(1, spec),), Way.STATIC_CORESET)
     pending = [coresets.begin(Assignment(k, plan, 0, 0), 0) for k in (0, 1)]
     assert all(len(choice().indices) == 4 for choice in pending)
 
@@ -244,7 +244,7 @@ def test_what_is_expected_is_begun_and_made_once(setting, monkeypatch):
     coresets = Coresets(clients, threads=1)
     assert [coresets.missing(one) for one in assignments] == [0, 0, 64, 0, 80, 0]
     coresets.expect(assignments)
-    later = LocalPlan((Phase(1, dataclasses.replace(STATIC, budget=7)),), Path.STATIC_CORESET)
+    later = LocalPlan((Phase(1, dataclasses.replace(STATIC, budget=7)),), Way.STATIC_CORESET)
     coresets.expect([Assignment(5, later, 1, 0)])
     coresets.expect(assignments)
     found = [coresets.begin(assignments[k], phase)() for k, phase in ((2, 1), (4, 0))]

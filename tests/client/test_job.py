@@ -16,9 +16,9 @@ from fedcore.types import (
     ClientData,
     CoresetSpec,
     LocalPlan,
-    Path,
     Phase,
     TrainingSettings,
+    Way,
 )
 
 BY_INPUTS = CoresetSpec(3, "kmedoids", "input")
@@ -54,7 +54,7 @@ def a_job(*phases, num_samples=20, measure=False):
     choices = Choices(num_samples)
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randn(num_samples, 3, generator=draw), torch.arange(num_samples) % 2
-    assignment = Assignment(7, LocalPlan(phases, Path.CORESET), base_version=3, seed=1)
+    assignment = Assignment(7, LocalPlan(phases, Way.CORESET), base_version=3, seed=1)
     settings = TrainingSettings(0.1, 4, measure_full_gradient=measure)
     return Job(assignment, TASK, ClientData(x, y), settings, choices), choices
 
@@ -159,11 +159,11 @@ def test_nothing_of_a_coreset_is_said_where_there_was_none():
     ],
 )
 def test_who_waits_for_gradients(phases, expected):
-    assert waits_for_gradients(LocalPlan(phases, Path.CORESET)) is expected
+    assert waits_for_gradients(LocalPlan(phases, Way.CORESET)) is expected
 
 
 def test_a_schedule_is_another_one_for_every_version_phase_client_and_repeat():
-    plan, samples = LocalPlan((Phase(1), Phase(1)), Path.FULL), Samples.everything(40)
+    plan, samples = LocalPlan((Phase(1), Phase(1)), Way.FULL), Samples.everything(40)
 
     def order(client=0, version=0, phase=0, repeat=0):
         assignment = Assignment(client, plan, version, 5, repeat)
@@ -181,7 +181,7 @@ def test_sums_of_losses_are_exact_and_of_the_last_axis():
 
 def test_a_kept_coreset_is_the_same_whichever_version_asks_first(build_client):
     """It belongs to no round, so a run that goes on from a checkpoint chooses it again."""
-    plan = LocalPlan((Phase(1, CoresetSpec(6, "uniform", "input")),), Path.STATIC_CORESET)
+    plan = LocalPlan((Phase(1, CoresetSpec(6, "uniform", "input")),), Way.STATIC_CORESET)
     chosen = [
         Coresets({0: build_client(30)}).begin(Assignment(0, plan, version, 9), 0)()
         for version in (0, 5)

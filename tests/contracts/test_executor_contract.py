@@ -31,9 +31,9 @@ from fedcore.types import (
     CoresetSpec,
     FederatedDataset,
     LocalPlan,
-    Path,
     Phase,
     TrainingSettings,
+    Way,
 )
 
 EXECUTORS = {
@@ -253,7 +253,7 @@ def jobs(task, sizes, phases, rule):
             draw = torch.Generator().manual_seed(client)
             start = task.initial_params()
             shift = {n: 0.3 * torch.randn(v.shape, generator=draw) for n, v in start.items()}
-        plan = LocalPlan(phases, Path.FULL, **own)
+        plan = LocalPlan(phases, Way.FULL, **own)
         found.append(Assignment(client, plan, base_version=4, seed=2, shift=shift))
     return found
 
@@ -376,7 +376,7 @@ def test_part_of_a_model_is_trained_and_sent(kind, phases, how, build_client):
 
 
 def test_a_model_of_one_layer_is_not_trained_in_part(build_client):
-    task, plan = Task(torch.nn.Linear(3, 2)), LocalPlan((Phase(1),), Path.FULL, trained_share=0.5)
+    task, plan = Task(torch.nn.Linear(3, 2)), LocalPlan((Phase(1),), Way.FULL, trained_share=0.5)
     for kind in ("sequential", "compiled", "vectorised"):
         with pytest.raises(BadOption, match="one layer, so it cannot be trained in part"):
             answers(kind, task, {0: build_client(8)}, [Assignment(0, plan, 0, 0)])
@@ -405,7 +405,7 @@ def test_a_client_may_be_asked_twice_and_runs_on_another_stream_then(kind, build
     torch.manual_seed(0)
     task = Task(torch.nn.Linear(3, 2))
     clients = {0: build_client(40), 1: build_client(9, seed=1)}
-    plan = LocalPlan((Phase(2),), Path.FULL)
+    plan = LocalPlan((Phase(2),), Way.FULL)
     asked = [
         Assignment(client, plan, 0, 0, repeat=again)
         for client, again in ((0, 0), (1, 0), (0, 1), (0, 0))

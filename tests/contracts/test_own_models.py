@@ -11,7 +11,7 @@ from fedcore.errors import BadOption
 from fedcore.server.merge import aggregation
 from fedcore.server.method import Strategy
 from fedcore.types import CoresetSpec as Spec
-from fedcore.types import LocalPlan, Path, Phase
+from fedcore.types import LocalPlan, Phase, Way
 
 SIZES = (40, 13, 90, 7, 25, 60, 1, 33)
 OPTIONS = {
@@ -240,7 +240,7 @@ def test_a_batch_larger_than_everybody_costs_no_more_than_who_has_most(executor)
 
 
 def by_gradients(*phases):
-    plan = LocalPlan(phases, Path.CORESET)
+    plan = LocalPlan(phases, Way.CORESET)
     return Strategy(lambda client, deadline, epochs: plan, aggregation("mean"))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedcore import plugins
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import ClientProfile, LocalPlan, LocalUpdate, Path
+from fedcore.types import ClientProfile, LocalPlan, LocalUpdate, Way
 
 EXAMPLES = sorted((pathlib.Path(__file__).parents[2] / "examples").glob("*_strategy.py"))
 
@@ -49,7 +49,7 @@ def test_who_promises_the_deadline_keeps_it(name, client, deadline, epochs):
 def test_a_fast_client_trains_in_full(name, client, epochs):
     enough = client.seconds(epochs * client.num_samples)
     plan = build(name).plan(client, enough, epochs)
-    assert plan.path is Path.FULL
+    assert plan.path is Way.FULL
     assert plan.work(client.num_samples) == epochs * client.num_samples
     assert all(phase.coreset is None for phase in plan.phases)
 
@@ -69,7 +69,7 @@ def test_a_plan_is_small_hashable_data(name, client, deadline, epochs):
 @given(profiles, deadlines, asked)
 def test_only_who_sits_out_has_nothing_to_do(name, client, deadline, epochs):
     plan = build(name).plan(client, deadline, epochs)
-    assert (plan.path is Path.SAT_OUT) == (plan.work(client.num_samples) == 0)
+    assert (plan.path is Way.SAT_OUT) == (plan.work(client.num_samples) == 0)
 
 
 def test_equal_answers_merge_to_themselves(name):

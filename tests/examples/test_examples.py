@@ -1,5 +1,6 @@
 """Every example runs as its first lines say."""
 
+import difflib
 import json
 import os
 import subprocess
@@ -22,6 +23,30 @@ def test_scripts(name):
     )
     assert result.returncode == 0, result.stderr
     assert "accuracy" in result.stdout or "weights sum to 2000" in result.stdout
+
+
+def test_a_training_script_is_federated_by_fifteen_lines():
+    """Every line that comes or goes counts, the docstring's and blank ones too."""
+    before, after = (
+        (ROOT / "examples" / name).read_text().splitlines()
+        for name in ("script.py", "federated_script.py")
+    )
+    changed = [line for line in difflib.ndiff(before, after) if line.startswith(("+ ", "- "))]
+    assert 0 < len(changed) <= 15
+    accuracies = []
+    for name in ("script.py", "federated_script.py"):
+        result = subprocess.run(
+            [sys.executable, ROOT / "examples" / name],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        )
+        accuracies.append(float(result.stdout.removeprefix("test accuracy ")))
+    central, federated = accuracies
+    assert central > 0.97
+    assert federated > central - 0.03
 
 
 def test_the_own_strategy_is_a_strategy():

@@ -4,7 +4,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, Metadata, Reco
 
 from fedcore.flower.turn import Clock
 from fedcore.flower.wire import ORDER, Order, order_text
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Phase, Way
 
 NOON = 1_700_000_000.0
 
@@ -47,4 +47,4 @@ def context():
 
 
 def coreset_plan(budget, epochs=3, selector="kmedoids", proxy="last-layer-input"):
-    return LocalPlan((Phase(1), Phase(epochs, CoresetSpec(budget, selector, proxy))), Path.CORESET)
+    return LocalPlan((Phase(1), Phase(epochs, CoresetSpec(budget, selector, proxy))), Way.CORESET)

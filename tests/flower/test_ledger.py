@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +21,7 @@ from fedcore.records import ClientRecord, RunKey, Waste
 from fedcore.report.records import read_runs
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState
-from fedcore.types import Path
+from fedcore.types import Way
 
 RUN = RunKey("flower", "fedcore", 30.0, 0)
 MODEL = {
@@ -60,7 +59,7 @@ def test_the_last_few_are_kept(tmp_path):
     for version in range(1, 8):
         save(tmp_path, RUN, state(version), fleet())
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        f"round-{version:08d}.npz" for version in range(8 - KEPT, 8)
+        f"round-{version:08d}.safetensors" for version in range(8 - KEPT, 8)
     ]
 
 
@@ -72,22 +71,23 @@ def test_nothing_is_a_start(tmp_path):
 def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path, caplog):
     for version in (1, 2, 3):
         save(tmp_path, RUN, state(version, version), fleet())
-    newest = tmp_path / "round-00000003.npz"
+    newest = tmp_path / "round-00000003.safetensors"
     newest.write_bytes(newest.read_bytes()[:-200])
-    (tmp_path / "round-00000009.npz").write_bytes(b"")
+    (tmp_path / "round-00000009.safetensors").write_bytes(b"")
     with caplog.at_level("WARNING", logger="flwr"):
         found = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
     assert found.version == 2
-    assert "round-00000003.npz" in caplog.text
-    assert "round-00000009.npz" in caplog.text
+    assert "round-00000003.safetensors" in caplog.text
+    assert "round-00000009.safetensors" in caplog.text
 
 
 def test_a_file_without_a_checksum_is_no_checkpoint(tmp_path, caplog):
-    old = {"run": np.array('{"benchmark":"flower","strategy":"fedcore","stragglers":30,"seed":0}')}
-    np.savez(tmp_path / "round-00000005.npz", round=np.array(5), **old, **{"param/w": np.ones(1)})
+    save(tmp_path, RUN, state(5), fleet())
+    path = tmp_path / "round-00000005.safetensors"
+    path.write_bytes(path.read_bytes().replace(b'"check":', b'"other":'))
     with caplog.at_level("WARNING", logger="flwr"):
         assert latest(tmp_path, RUN, ServerState(MODEL), Fleet(8)).version == 0
-    assert "round-00000005.npz" in caplog.text
+    assert path.name in caplog.text
 
 
 @pytest.mark.parametrize("other", ["run", "model"])
@@ -103,7 +103,7 @@ def test_one_of_another_job_is_refused(tmp_path, other):
 def good(tmp_path_factory):
     folder = tmp_path_factory.mktemp("good")
     save(folder, RUN, state(4, 1.0), fleet())
-    return (folder / "round-00000004.npz").read_bytes()
+    return (folder / "round-00000004.safetensors").read_bytes()
 
 
 damage = st.lists(
@@ -119,7 +119,7 @@ def test_fuzzed_checkpoints_are_passed_over_or_whole(good, tmp_path, changed, cu
     data = bytearray(good)
     for place, value in changed:
         data[int(place * len(data))] ^= value
-    path = tmp_path / "round-00000004.npz"
+    path = tmp_path / "round-00000004.safetensors"
     path.write_bytes(bytes(data[: int(cut * len(data))]) + junk)
     found = latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
     if found.version:  # the damage was where no content is
@@ -153,6 +153,7 @@ def serve(folder, rounds, kill_after=None, **options):
     grid = InProcessGrid(Time(), nodes)
     grid.keys = {n: f"key {n}".encode() for n in nodes}
     strategy = FedCore(
+        strategy=RUN.strategy,
         deadline=20.0,
         local_epochs=2,
         fraction_train=0.6,
@@ -195,7 +196,7 @@ def test_a_run_that_is_over_is_over(tmp_path):
     assert again.arrays == first.arrays
 
 
-def told(client, path=Path.FULL, **more):
+def told(client, path=Way.FULL, **more):
     return ClientRecord(client, path, 1, 999, 5.0, None, **more)
 
 
@@ -205,7 +206,7 @@ def merged(number, *clients):
 
 
 def test_a_line_names_everybody():
-    slow = ClientRecord(1, Path.CORESET, 1, 60, 21.0, None)
+    slow = ClientRecord(1, Way.CORESET, 1, 60, 21.0, None)
     clients = (told(0), slow, told(3, wasted=Waste.CANCELLED))
     record = replace(round_record(merged(4, *clients), Notes(), 20.0, None, 0.0), seconds=21.0)
     notes = Notes(failed=[(2, "code 2: 'it raised'")])

@@ -16,8 +16,7 @@ from tests.flower.client_side import FakeTime, context, coreset_plan, message, o
 from fedcore.errors import BadOption
 from fedcore.flower import loader, on_time
 from fedcore.flower.wire import read_report
-from fedcore.types import SIT_OUT, CoresetSpec, LocalPlan, Phase
-from fedcore.types import Path as Way
+from fedcore.types import SIT_OUT, CoresetSpec, LocalPlan, Phase, Way
 
 COUNT, SPEED = 100, 2.0  # samples, and samples a second of the fake device
 

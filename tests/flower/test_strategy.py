@@ -18,7 +18,7 @@ from fedcore.flower import FedCore
 from fedcore.flower.post import AT_ONCE
 from fedcore.records import RunKey
 from fedcore.report.records import read_runs
-from fedcore.types import Path
+from fedcore.types import Way
 
 START = {"w": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([0.5])}
 
@@ -28,6 +28,7 @@ def run(nodes, rounds=2, *, grid=None, start=None, **options):
     began = {"train_config", "evaluate_config", "evaluate_fn", "timeout"} & options.keys()
     called = {name: options.pop(name) for name in began}
     fixed = {"deadline": 20.0, "grace": 3.0, "local_epochs": 3, "fraction_evaluate": 0.0}
+    fixed["strategy"] = "fedcore"  # whose merge is a plain mean
     strategy = FedCore(**fixed | options)
     strategy.monotonic, strategy.sleep = grid.time.monotonic, grid.time.sleep
     return strategy.start(grid, ArrayRecord(start or START), rounds, **called), grid
@@ -57,6 +58,34 @@ def test_a_key_of_the_users_weighs():
     nodes = {7: adding(1.0, metrics={"trust": 3.0}), 8: adding(5.0, metrics={"trust": 1.0})}
     result, _ = run(nodes, 1, weighted_by_key="trust")
     assert torch.allclose(weights(result), START["w"] + 2.0)
+
+
+def test_ours_is_the_default_and_its_weights_and_the_users_multiply():
+    """U = Σ p_i √(ā / a_i) Δ_i, where p_i is 1 / K, or by the user's key."""
+    assert FedCore(deadline=20.0).options.strategy == "tempo"
+    # Three epochs of 10 and 30 samples: a = 30 and 90, far below what the deadline allows.
+    nodes = {7: adding(1.0, samples=10), 8: adding(3.0, samples=30)}
+    found = {}
+    for key in (None, "num-examples"):
+        own = {} if key is None else {"weighted_by_key": key}
+        result, _ = run(nodes, 1, strategy="tempo", **own)
+        found[key] = weights(result) - START["w"]
+    plain = 0.5 * 2**0.5 * 1 + 0.5 * (60 / 90) ** 0.5 * 3  # ā = 60
+    keyed = 0.25 * 2.5**0.5 * 1 + 0.75 * (75 / 90) ** 0.5 * 3  # ā = (30 · 1 + 90 · 3) / 4 = 75
+    assert found[None] == pytest.approx(torch.full((1, 2), plain))
+    assert found["num-examples"] == pytest.approx(torch.full((1, 2), keyed))
+
+
+def test_under_ours_who_is_slow_does_what_fits_and_makes_up_for_it():
+    slow = adding(1.0, samples=100, seconds=20.0, trip=22.0)
+    _, grid = run({7: adding(1.0), 8: slow}, 2, strategy="tempo")
+    plans = {(n, order.assignment.base_version): order.assignment.plan for n, order, _ in grid.sent}
+    # Nobody knows it yet: everything, until its time is up. Then 279 samples, as above: two epochs
+    # of 100, and a draw of the rest.
+    assert [(phase.epochs, phase.coreset) for phase in plans[8, 0].phases] == [(3, None)]
+    whole, drawn = plans[8, 1].phases
+    assert (whole.epochs, drawn.coreset.selector) == (2, "uniform-plain")
+    assert 75 <= drawn.coreset.budget <= 79
 
 
 @pytest.mark.parametrize("trust", [0.0, -1.0, float("nan"), float("inf"), [1.0]])
@@ -93,7 +122,7 @@ def test_who_is_slow_is_told_less_the_next_time():
     # Nobody knows it yet: it is to see after one epoch what it can do, and if that is everything.
     assert [phase.epochs for phase in plans[8, 0].phases] == [1, 2]
     assert plans[8, 0].work(10**9) == 3 * 10**9
-    assert plans[8, 1].path is Path.CORESET
+    assert plans[8, 1].path is Way.CORESET
     # c = 300 / 20 s = 15 a second; of a first trip's 2 s of way half are believed, and so
     # (20 - 1) * 0.98 = 18.62 s are left: 279 samples.
     assert 275 <= plans[8, 1].work(100) <= 279
@@ -256,14 +285,14 @@ def test_nobody_waits_longer_than_the_timeout():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "path"), [("fedprox", Path.PARTIAL), ("fedavg-ds", Path.SAT_OUT)]
+    ("strategy", "path"), [("fedprox", Way.PARTIAL), ("fedavg-ds", Way.SAT_OUT)]
 )
 def test_other_strategies_of_the_house(strategy, path, tmp_path):
     slow = adding(1.0, samples=100, seconds=20.0, trip=22.0)
     run({7: adding(1.0), 8: slow}, 2, strategy=strategy, out=tmp_path / "out")
     runs = read_runs(tmp_path / "out" / "rounds.jsonl", [RunKey("flower", strategy, 30.0, 0)], 2)
     second = next(iter(runs.values()))[1]
-    assert {c.client_id: c.path for c in second.clients} == {0: Path.FULL, 1: path}
+    assert {c.client_id: c.path for c in second.clients} == {0: Way.FULL, 1: path}
 
 
 def test_a_deadline_by_the_fleet_is_the_percentile_of_what_it_takes():
@@ -343,7 +372,7 @@ def test_records_are_those_of_the_simulator(tmp_path):
     assert (record.rejected, record.test_accuracy, record.train_loss) == (1, None, None)
     did = {c.client_id: (c.path, c.work) for c in record.clients}
     # Numbers are given in the order of their names: "node 10", "node 7", "node 8", "node 9".
-    assert did == {1: (Path.FULL, 30), 2: (Path.CORESET, 0), 0: (Path.PARTIAL, 12)}
+    assert did == {1: (Way.FULL, 30), 2: (Way.CORESET, 0), 0: (Way.PARTIAL, 12)}
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["results"][0]["mean_participants"] == 2
 

@@ -4,8 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, LOGITS, STATIC, space_of
+from fedcore.coreset.proxies import (
+    LAST_LAYER,
+    LAST_LAYER_INPUT,
+    LOGITS,
+    STATIC,
+    head_gradients,
+    space_of,
+)
 from fedcore.flower.loader import Watching
 from fedcore.task import Task
 
@@ -25,7 +31,8 @@ def look(setting, proxy, objective=nn.functional.cross_entropy, order=None):
     watching = Watching(model, proxy)
     with watching.watch():
         for batch in torch.randperm(COUNT).split(8) if order is None else order:
-            watching.meet(batch.tolist())
+            watching.drawn.append(batch.tolist())
+            watching.out += 1
             objective(model(x[batch]), y[batch]).backward()
     return watching
 

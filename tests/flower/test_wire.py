@@ -17,7 +17,7 @@ from fedcore.flower.wire import (
     read_report,
     report_metrics,
 )
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Path, Phase, Weighting
+from fedcore.types import Assignment, CoresetSpec, LocalPlan, Phase, Way, Weighting
 
 PLAN = LocalPlan(
     (
@@ -26,7 +26,7 @@ PLAN = LocalPlan(
             3, CoresetSpec(7, "kmedoids", "last-layer-input", Weighting.SCALED, 0.5, (("a", 2),))
         ),
     ),
-    Path.CORESET,
+    Way.CORESET,
     prox_mu=0.1,
     step_scale=2.0,
 )
@@ -50,7 +50,7 @@ def test_a_report_arrives_as_it_was_sent() -> None:
 @pytest.mark.parametrize("selector", ["./own.py", "/tmp/x.py", "nothing"])
 def test_a_server_cannot_choose_code(selector: str) -> None:
     told = json.loads(order_text(ORDER))
-    told["plan"]["phases"][1]["coreset"]["selector"] = selector
+    told["assignment"]["plan"]["phases"][1]["coreset"]["selector"] = selector
     with pytest.raises(BadMessage, match="selector"):
         read_order(json.dumps(told))
 
@@ -85,7 +85,7 @@ phases = st.builds(Phase, st.integers(1, 1000), st.none() | specs, st.none() | s
 plans = st.builds(
     LocalPlan,
     st.lists(phases, max_size=3).map(tuple),
-    st.sampled_from(list(Path)),
+    st.sampled_from(list(Way)),
     seconds,
     seconds,
 )
@@ -140,7 +140,7 @@ def test_what_is_no_order_is_refused(text: object) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, [1], {}, None])
 def test_options_of_a_selector_are_plain(value: object) -> None:
     told = json.loads(order_text(ORDER))
-    told["plan"]["phases"][1]["coreset"]["options"] = [["a", value]]
+    told["assignment"]["plan"]["phases"][1]["coreset"]["options"] = [["a", value]]
     with pytest.raises(BadMessage, match="option"):
         read_order(json.dumps(told))
 

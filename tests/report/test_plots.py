@@ -11,14 +11,14 @@ from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
 from fedcore.report import plots
 from fedcore.report.output import PICTURES
 from fedcore.report.plots import draw_all
-from fedcore.types import Path as WorkPath
+from fedcore.types import Way
 
 SIGNATURE = b"\x89PNG"
 
 
 def row(strategy, number, time=0.9, accuracy=0.5, loss=1.0, stragglers=30.0, seed=0):
     clients = tuple(
-        ClientRecord(n, WorkPath.FULL, 1, 1, 2 * seconds, None)
+        ClientRecord(n, Way.FULL, 1, 1, 2 * seconds, None)
         for n, seconds in enumerate((time, time / 3, 0.0))
     )
     record = RoundRecord(number, 2 * time, 2.0, clients, 0, loss, None, None, accuracy, 0.0)
@@ -215,7 +215,7 @@ def test_numbers_on_a_logarithmic_axis_are_round(low, high, expected):
 
 
 def job(client, seconds, *, work=1, **values):
-    return ClientRecord(client, WorkPath.FULL, 1, work, seconds, None, **values)
+    return ClientRecord(client, Way.FULL, 1, work, seconds, None, **values)
 
 
 def test_a_timeline_by_hand():

@@ -7,7 +7,7 @@ import pytest
 from fedcore.errors import BadRecord
 from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste
 from fedcore.report.records import from_row, read_runs, to_lines, to_row
-from fedcore.types import Path
+from fedcore.types import Way
 
 KEY = RunKey("synthetic-1-1", "fedcore", 30.0, 0)
 NEXT = RunKey("synthetic-1-1", "fedcore", 30.0, 1)
@@ -16,8 +16,8 @@ JOB = ([KEY, NEXT], 3)  # runs and their rounds
 
 def a_record(number=1, loss=0.5):
     clients = (
-        ClientRecord(3, Path.CORESET, 2, 46, 92.0, 4, 4, 0.1, fell_back=True),
-        ClientRecord(5, Path.SAT_OUT, 1, 0, 0.0, None),
+        ClientRecord(3, Way.CORESET, 2, 46, 92.0, 4, 4, 0.1, fell_back=True),
+        ClientRecord(5, Way.SAT_OUT, 1, 0, 0.0, None),
     )
     return RoundRecord(number, 92.0, 100.0, clients, 0, loss, 0.8, 0.6, 0.7, 0.01)
 

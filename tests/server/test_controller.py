@@ -10,7 +10,7 @@ from fedcore.errors import BadOption
 from fedcore.server.controller import PROBE, ROOM, Controller, Seen, begin, learn, recall
 from fedcore.server.state import Job
 from fedcore.sources.clients import ClientSizes
-from fedcore.types import Assignment, ClientProfile, LocalPlan, LocalUpdate, Path, Phase
+from fedcore.types import Assignment, ClientProfile, LocalPlan, LocalUpdate, Phase, Way
 
 SIZES = ClientSizes.of({100: 10, 7: 20, 55: 5})  # ids that are not places
 BASE = {"w": torch.zeros(25)}  # 100 bytes
@@ -24,7 +24,7 @@ def seen(*rows, rounds=(), most=math.inf):
 
 def answer(memory, client, seconds, losses=(0.0, 0), work=None, samples=10):
     profile = ClientProfile(samples, 99.0, download=100.0, upload=50.0)  # 1 s and 2 s
-    told = Assignment(client, LocalPlan((Phase(3),), Path.FULL), 0, 0)
+    told = Assignment(client, LocalPlan((Phase(3),), Way.FULL), 0, 0)
     update = LocalUpdate(
         *(client, {}, samples), seconds=seconds, work=work, loss_sum=losses[0], loss_count=losses[1]
     )

@@ -14,7 +14,7 @@ from fedcore.server.method import Action, Pace, Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 from fedcore.sources.clients import ClientSizes
 from fedcore.strategies import fedavg, fedavg_ds, fedcore
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Phase, Way
 
 
 class Echo:
@@ -72,15 +72,15 @@ def test_dropped_clients_neither_count_nor_take_time():
     assert executor.asked == [[(0, 0, 0)]]
     assert outcome.seconds == 100
     assert outcome.state.params["w"].item() == 1.0
-    assert [client.path for client in outcome.clients] == [Path.FULL, Path.SAT_OUT]
+    assert [client.path for client in outcome.clients] == [Way.FULL, Way.SAT_OUT]
 
 
 def test_the_record_says_what_every_client_did():
     outcome, _ = first(fedcore.build(), {0: 0.0, 1: 0.0})
     fast, slow = outcome.clients
-    assert (fast.path, fast.work, fast.coreset_budget) == (Path.FULL, 100, None)
+    assert (fast.path, fast.work, fast.coreset_budget) == (Way.FULL, 100, None)
     # c·τ = 50: one pass on 10, then 9 epochs on floor(40 / 9) = 4
-    assert (slow.path, slow.work, slow.coreset_budget) == (Path.CORESET, 46, 4)
+    assert (slow.path, slow.work, slow.coreset_budget) == (Way.CORESET, 46, 4)
     assert slow.copies == 2
     assert slow.seconds == 92
 
@@ -137,7 +137,7 @@ def test_links_are_part_of_the_time_and_plans_leave_room_for_them():
     outcome, _ = first(
         fedcore.build(), {0: 0.0, 1: 0.0}, profiles={0: hopeless, 1: FAST}, bytes_=1000
     )
-    assert outcome.clients[0].path is Path.SAT_OUT
+    assert outcome.clients[0].path is Way.SAT_OUT
     assert outcome.clients[0].seconds == 0.0
 
 
@@ -159,7 +159,7 @@ def test_who_trains_part_of_a_model_is_charged_for_it_and_sends_no_more():
                 for a in assignments
             ]
 
-    plan = LocalPlan((Phase(10),), Path.PARTIAL, trained_share=0.3)
+    plan = LocalPlan((Phase(10),), Way.PARTIAL, trained_share=0.3)
     strategy = replace(fedavg.build(), plan=lambda client, time, epochs: plan)
     linked = ClientProfile(11, 1.0, download=100, upload=50)
     served = serve(strategy, Part({}), profiles={0: linked, 1: FAST}, bytes_=1000)
@@ -211,7 +211,7 @@ def buffered(size, *, at_once):
         return Action.MERGE if seen.answers >= size else Action.WAIT
 
     return Strategy(
-        lambda client, deadline, epochs: LocalPlan((Phase(epochs),), Path.FULL),
+        lambda client, deadline, epochs: LocalPlan((Phase(epochs),), Way.FULL),
         aggregation("mean"),
         Pace(decide, refill_at_once=at_once),
     )
@@ -344,11 +344,11 @@ def test_what_a_strategy_remembers_goes_through_the_state():
     ("plan", "sentence"),
     [
         (None, "must return a LocalPlan, got NoneType"),
-        (LocalPlan((Phase(0),), Path.FULL), "1 epoch or more, got 0"),
-        (LocalPlan((Phase(-2),), Path.FULL), "1 epoch or more, got -2"),
-        (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Path.FULL), "1 sample or more"),
-        (LocalPlan((Phase(1),), Path.FULL, trained_share=0.0), "above 0 and at most 1, got 0.0"),
-        (LocalPlan((Phase(1),), Path.FULL, trained_share=1.5), "above 0 and at most 1, got 1.5"),
+        (LocalPlan((Phase(0),), Way.FULL), "1 epoch or more, got 0"),
+        (LocalPlan((Phase(-2),), Way.FULL), "1 epoch or more, got -2"),
+        (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Way.FULL), "1 sample or more"),
+        (LocalPlan((Phase(1),), Way.FULL, trained_share=0.0), "above 0 and at most 1, got 0.0"),
+        (LocalPlan((Phase(1),), Way.FULL, trained_share=1.5), "above 0 and at most 1, got 1.5"),
     ],
 )
 def test_a_plan_that_cannot_be_followed_is_refused(plan, sentence):
@@ -369,7 +369,7 @@ def test_what_a_client_says_that_it_did_is_written_down():
     class Honest(Echo):
         def run(self, params, assignments):
             found = super().run(params, assignments)
-            return [replace(found[0], path=Path.PARTIAL, work=7), *found[1:]]
+            return [replace(found[0], path=Way.PARTIAL, work=7), *found[1:]]
 
     outcome = next(serve(fedavg.build(), Honest({0: 1.0, 1: 4.0})).run(START))
-    assert [(c.path, c.work) for c in outcome.clients] == [(Path.PARTIAL, 7), (Path.FULL, 100)]
+    assert [(c.path, c.work) for c in outcome.clients] == [(Way.PARTIAL, 7), (Way.FULL, 100)]

@@ -20,7 +20,7 @@ from fedcore.sim import world as module
 from fedcore.sim.federation import federate, federation_from_model
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.sources.clients import LazyClients
-from fedcore.types import CoresetSpec, FederatedDataset, LocalPlan, Path, Phase
+from fedcore.types import CoresetSpec, FederatedDataset, LocalPlan, Phase, Way
 
 STRATEGIES = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
 
@@ -247,7 +247,7 @@ def held_choices(monkeypatch):
 
 def always_a_coreset(client, deadline, epochs):
     coreset = CoresetSpec(5, "uniform", "input")
-    return LocalPlan((Phase(1), Phase(1, coreset)), Path.CORESET)
+    return LocalPlan((Phase(1), Phase(1, coreset)), Way.CORESET)
 
 
 @pytest.mark.parametrize("executor", ["compiled", "vectorised"])
@@ -284,7 +284,7 @@ def test_a_strategy_that_fails_in_a_later_round_delivers_those_before_it(
     def plan(client, deadline, epochs):
         if client.num_samples == sizes[3]:
             raise ZeroDivisionError("no plan")
-        return LocalPlan((Phase(1),), Path.PARTIAL)
+        return LocalPlan((Phase(1),), Way.PARTIAL)
 
     experiment = dataclasses.replace(SMALL, executor=executor)
     strategy = Strategy(plan, aggregation("mean"))

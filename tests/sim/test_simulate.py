@@ -76,7 +76,7 @@ def test_switching_evaluation_on_changes_no_weight(layers, strategy):
 
 def test_an_own_strategy_can_be_passed_as_it_is():
     def plan(client, deadline, epochs):
-        return fedcore.LocalPlan((fedcore.Phase(1),), fedcore.Path.PARTIAL)
+        return fedcore.LocalPlan((fedcore.Phase(1),), fedcore.Way.PARTIAL)
 
     def take_the_first(state, updates):
         return dataclasses.replace(state, params=updates[0].params)

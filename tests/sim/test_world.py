@@ -73,9 +73,9 @@ def test_a_strategy_can_ask_for_the_learning_rate_of_a_version(schedule, tmp_pat
     own.write_text(
         "from fedcore.server.merge import aggregation\n"
         "from fedcore.server.method import Strategy\n"
-        "from fedcore.types import LocalPlan, Path\n"
+        "from fedcore.types import LocalPlan, Way\n"
         "def build(*, step_size):\n"
-        "    plan = lambda client, time, version: LocalPlan((), Path.FULL, step_size(version))\n"
+        "    plan = lambda client, time, version: LocalPlan((), Way.FULL, step_size(version))\n"
         "    return Strategy(plan, aggregation('mean'))\n"
     )
     given = Experiment(learning_rate=0.4, schedule=schedule, schedule_every=2, rounds=8)

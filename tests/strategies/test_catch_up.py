@@ -12,7 +12,7 @@ from fedcore.config import Experiment
 from fedcore.deadline import caught_up
 from fedcore.errors import BadOption
 from fedcore.strategies import fedcore, fedprox
-from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Phase, Way
 
 client = ClientProfile(100, 1.0)
 
@@ -51,7 +51,7 @@ def test_the_papers_steps_unless_asked_for():
 
 
 def test_forward_passes_are_no_training():
-    plan = LocalPlan((Phase(1, forward_price=0.5), Phase(2)), Path.FORWARD_CORESET)
+    plan = LocalPlan((Phase(1, forward_price=0.5), Phase(2)), Way.FORWARD_CORESET)
     assert plan.trained(100) == 200
     assert plan.work(100) == 250
 

@@ -15,7 +15,7 @@ from fedcore.server.state import ServerState, to_snapshot
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.strategies import fedbalancer
-from fedcore.types import ClientProfile, CoresetSpec, FederatedDataset, LocalUpdate, Path, Phase
+from fedcore.types import ClientProfile, CoresetSpec, FederatedDataset, LocalUpdate, Phase, Way
 
 LOSSES = np.array([0.1, 0.9, 0.3, 0.7, 0.5, 0.2, 0.8, 0.4, 0.6, 0.0])
 
@@ -155,8 +155,8 @@ def test_the_first_job_pays_for_a_forward_pass():
     assert later.phases == (Phase(10, spec),)
     assert first.phases == (Phase(10, dataclasses.replace(spec, budget=42, price=1 / 3)),)
     assert first.work(100) == 420 + 34
-    assert (later.path, plans[5](client, 1000.0, 10).path) == (Path.PARTIAL, Path.FULL)
-    assert plans[4](client, 20.0, 10).path is Path.SAT_OUT
+    assert (later.path, plans[5](client, 1000.0, 10).path) == (Way.PARTIAL, Way.FULL)
+    assert plans[4](client, 20.0, 10).path is Way.SAT_OUT
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from fedcore.server.method import Sampler
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
 from fedcore.strategies.fedbuff import build
-from fedcore.types import ClientProfile, LocalUpdate, Path
+from fedcore.types import ClientProfile, LocalUpdate, Way
 
 
 def test_it_weighs_what_an_answer_brings_by_its_age(merged, state_of):
@@ -83,7 +83,7 @@ def test_two_speeds_age_as_they_should():
 
 def test_clients_may_work_as_under_another_strategy():
     slow = ClientProfile(100, 1.0)
-    assert build().plan(slow, 190.0, 10).path is Path.FULL
+    assert build().plan(slow, 190.0, 10).path is Way.FULL
     assert build("partial").plan(slow, 190.0, 10).work(100) == 100
     assert build(local="fedprox").plan(slow, 190.0, 10).prox_mu == 0.1
 

@@ -2,23 +2,23 @@ import pytest
 
 from fedcore.errors import BadOption
 from fedcore.strategies.fedcore import build
-from fedcore.types import ClientProfile, Path, Weighting
+from fedcore.types import ClientProfile, Way, Weighting
 
 
 @pytest.mark.parametrize(
     ("deadline", "epochs", "path", "phases"),
     [
         # (epochs, coreset budget) of each phase, for 100 samples at one sample a second
-        (1000.0, 10, Path.FULL, [(10, None)]),
-        (999.0, 10, Path.CORESET, [(1, None), (9, 99)]),
-        (190.0, 10, Path.CORESET, [(1, None), (9, 10)]),
-        (108.0, 10, Path.PARTIAL, [(1, None)]),  # b = 0: the full pass is all that fits
-        (99.0, 10, Path.STATIC_CORESET, [(10, 9)]),  # no full pass: floor(99 / 10)
-        (7.0, 10, Path.STATIC_CORESET, [(7, 1)]),  # fewer samples than epochs
-        (0.5, 10, Path.SAT_OUT, []),  # not one sample
-        (99.0, 1, Path.STATIC_CORESET, [(1, 99)]),  # E = 1 and late
-        (100.0, 1, Path.FULL, [(1, None)]),  # E = 1 and on time
-        (150.0, 2, Path.CORESET, [(1, None), (1, 50)]),
+        (1000.0, 10, Way.FULL, [(10, None)]),
+        (999.0, 10, Way.CORESET, [(1, None), (9, 99)]),
+        (190.0, 10, Way.CORESET, [(1, None), (9, 10)]),
+        (108.0, 10, Way.PARTIAL, [(1, None)]),  # b = 0: the full pass is all that fits
+        (99.0, 10, Way.STATIC_CORESET, [(10, 9)]),  # no full pass: floor(99 / 10)
+        (7.0, 10, Way.STATIC_CORESET, [(7, 1)]),  # fewer samples than epochs
+        (0.5, 10, Way.SAT_OUT, []),  # not one sample
+        (99.0, 1, Way.STATIC_CORESET, [(1, 99)]),  # E = 1 and late
+        (100.0, 1, Way.FULL, [(1, None)]),  # E = 1 and on time
+        (150.0, 2, Way.CORESET, [(1, None), (1, 50)]),
     ],
 )
 def test_plans(deadline, epochs, path, phases):
@@ -32,12 +32,12 @@ def test_plans(deadline, epochs, path, phases):
     ("way", "deadline", "path", "phases"),
     [
         # 100 samples, a forward pass costs ceil(100 / 3) = 34; (epochs, price, budget, proxy)
-        ("auto", 99.0, Path.FORWARD_CORESET, [(1, 1 / 3, None, ""), (10, None, 6, "logits")]),
-        ("forward", 44.0, Path.FORWARD_CORESET, [(1, 1 / 3, None, ""), (10, None, 1, "logits")]),
-        ("auto", 43.0, Path.RANDOM_SUBSET, [(1, None, 43, "none")]),  # 9 left for 10 epochs
-        ("random", 99.0, Path.RANDOM_SUBSET, [(1, None, 99, "none")]),
-        ("static-coreset", 99.0, Path.STATIC_CORESET, [(10, None, 9, "input")]),
-        ("auto", 0.5, Path.SAT_OUT, []),
+        ("auto", 99.0, Way.FORWARD_CORESET, [(1, 1 / 3, None, ""), (10, None, 6, "logits")]),
+        ("forward", 44.0, Way.FORWARD_CORESET, [(1, 1 / 3, None, ""), (10, None, 1, "logits")]),
+        ("auto", 43.0, Way.RANDOM_SUBSET, [(1, None, 43, "none")]),  # 9 left for 10 epochs
+        ("random", 99.0, Way.RANDOM_SUBSET, [(1, None, 99, "none")]),
+        ("static-coreset", 99.0, Way.STATIC_CORESET, [(10, None, 9, "input")]),
+        ("auto", 0.5, Way.SAT_OUT, []),
     ],
 )
 def test_networks_below_one_pass(way, deadline, path, phases):
@@ -94,7 +94,7 @@ def test_inputs_need_no_gradients_at_all():
 
 def test_the_authors_choice_is_to_skip_who_cannot_make_a_pass():
     plan = build(below_one_pass="sit-out").plan(ClientProfile(100, 1.0), 99.0, 10)
-    assert plan.path is Path.SAT_OUT
+    assert plan.path is Way.SAT_OUT
 
 
 def test_options_travel_in_the_plan():

@@ -1,17 +1,17 @@
 import pytest
 
 from fedcore.strategies.fedprox import build
-from fedcore.types import ClientProfile, Path
+from fedcore.types import ClientProfile, Way
 
 
 @pytest.mark.parametrize(
     ("deadline", "epochs", "path"),
     [
-        (1000.0, 10, Path.FULL),
-        (999.0, 9, Path.PARTIAL),  # 9.99 epochs fit: 9 whole ones
-        (100.0, 1, Path.PARTIAL),
-        (99.0, 0, Path.SAT_OUT),  # not one epoch fits
-        (5000.0, 10, Path.FULL),  # never more than asked for
+        (1000.0, 10, Way.FULL),
+        (999.0, 9, Way.PARTIAL),  # 9.99 epochs fit: 9 whole ones
+        (100.0, 1, Way.PARTIAL),
+        (99.0, 0, Way.SAT_OUT),  # not one epoch fits
+        (5000.0, 10, Way.FULL),  # never more than asked for
     ],
 )
 def test_as_many_whole_epochs_as_fit(deadline, epochs, path):

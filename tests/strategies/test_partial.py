@@ -3,12 +3,12 @@ import pytest
 from fedcore.config import Experiment
 from fedcore.sim.world import build_strategy
 from fedcore.strategies.partial import build
-from fedcore.types import ClientProfile, Path
+from fedcore.types import ClientProfile, Way
 
 
 @pytest.mark.parametrize(
     ("deadline", "epochs", "path"),
-    [(1000.0, 10, Path.FULL), (999.0, 9, Path.PARTIAL), (99.0, 0, Path.SAT_OUT)],
+    [(1000.0, 10, Way.FULL), (999.0, 9, Way.PARTIAL), (99.0, 0, Way.SAT_OUT)],
 )
 def test_as_many_whole_epochs_as_fit_and_no_pull(deadline, epochs, path):
     plan = build().plan(ClientProfile(100, 1.0), deadline, 10)

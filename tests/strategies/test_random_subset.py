@@ -16,7 +16,7 @@ from fedcore.records import RunKey
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.strategies import random_subset
-from fedcore.types import ClientProfile, CoresetSpec, FederatedDataset, Path, Phase
+from fedcore.types import ClientProfile, CoresetSpec, FederatedDataset, Phase, Way
 
 NAMES = ("random-subset", "random-epochs", "stratified", "importance")
 SLOW = ClientProfile(100, 1.0)
@@ -36,13 +36,13 @@ def test_as_many_samples_as_fit_the_epochs():
     """100 samples, 1 a second, 455 seconds, E = 10: 45 samples; weights come from the selector."""
     subset = CoresetSpec(45, "uniform-plain", NONE)
     assert plan_of(455.0).phases == (Phase(10, subset),)
-    assert plan_of(455.0).path is Path.RANDOM_SUBSET
+    assert plan_of(455.0).path is Way.RANDOM_SUBSET
 
 
 def test_too_little_time_for_a_sample_in_each_epoch():
     one = CoresetSpec(1, "uniform-plain", NONE)
     assert plan_of(7.5).phases == (Phase(7, one),)
-    assert plan_of(0.5).path is Path.SAT_OUT
+    assert plan_of(0.5).path is Way.SAT_OUT
 
 
 def test_the_mean_over_all_subsets_is_the_gradient_of_everything():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.strategies import tempo
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 
 client = ClientProfile(100, 1.0)
 
@@ -23,13 +23,13 @@ def drawn(budget):
 @pytest.mark.parametrize(
     ("deadline", "plan"),
     [
-        (1000.0, LocalPlan((Phase(10),), Path.FULL)),
-        (5000.0, LocalPlan((Phase(10),), Path.FULL)),
-        (999.0, LocalPlan((Phase(9), drawn(99)), Path.PARTIAL)),
-        (250.9, LocalPlan((Phase(2), drawn(50)), Path.PARTIAL)),
-        (200.0, LocalPlan((Phase(2),), Path.PARTIAL)),
-        (99.0, LocalPlan((drawn(99),), Path.RANDOM_SUBSET)),
-        (1.0, LocalPlan((drawn(1),), Path.RANDOM_SUBSET)),
+        (1000.0, LocalPlan((Phase(10),), Way.FULL)),
+        (5000.0, LocalPlan((Phase(10),), Way.FULL)),
+        (999.0, LocalPlan((Phase(9), drawn(99)), Way.PARTIAL)),
+        (250.9, LocalPlan((Phase(2), drawn(50)), Way.PARTIAL)),
+        (200.0, LocalPlan((Phase(2),), Way.PARTIAL)),
+        (99.0, LocalPlan((drawn(99),), Way.RANDOM_SUBSET)),
+        (1.0, LocalPlan((drawn(1),), Way.RANDOM_SUBSET)),
         (0.5, SIT_OUT),
     ],
 )

@@ -15,7 +15,7 @@ from fedcore.server.state import ServerState, to_snapshot
 from fedcore.sim.federation import federate
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.strategies import timelyfl
-from fedcore.types import ClientProfile, FederatedDataset, LocalUpdate, Path, Phase
+from fedcore.types import ClientProfile, FederatedDataset, LocalUpdate, Phase, Way
 
 STATE = ServerState({"w": torch.zeros(1)})
 
@@ -65,7 +65,7 @@ def test_sending_counts():
     assert first.phases == (Phase(1),)
     assert second.trained_share == pytest.approx(0.4)
     assert cohort[1].seconds(second.work(100), 1000, 400) == pytest.approx(30)
-    assert third.path is Path.SAT_OUT
+    assert third.path is Way.SAT_OUT
 
 
 def test_a_layer_is_averaged_over_those_who_trained_it():
@@ -102,7 +102,7 @@ def test_a_round_lasts_as_long_as_the_kth_client_needs(federation):
         interval = times[math.ceil(len(times) / 2) - 1]
         assert record.seconds <= interval * (1 + 1e-12)
         assert record.seconds > 0.8 * interval
-        assert all(one.path is not Path.SAT_OUT for one in record.clients)
+        assert all(one.path is not Way.SAT_OUT for one in record.clients)
 
 
 def test_it_goes_on_from_a_snapshot_as_if_it_had_never_stopped(federation):

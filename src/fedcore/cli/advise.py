@@ -24,7 +24,7 @@ from fedcore.threads import one_thread_each
 from fedcore.values import MANY, above_zero, whole_number
 
 # What is advised on, unless it is said otherwise; stragglers make the deadline τ to compare with.
-ADVISED = {"strategies": "fedcore", "coreset_epochs": 1, "catch_up": 3.0, "stragglers": 30.0}
+ADVISED = {"strategies": "tempo", "stragglers": 30.0}
 MULTIPLES = [2.0**power for power in range(-5, 3)]  # of τ, beside the time of sending
 TURNS = (8, 4, 2, 2, 2, 2)  # how many deadlines are tried, with a seed each: the best so far
 MOST_PLANNED = 2000  # clients that arithmetic looks at

@@ -13,10 +13,7 @@ from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY
 
 
 def merge(sources: Sequence[Path], out: Path) -> int:
-    """Copy all jobs to ``out`` as they are, of one that is there twice the longer; how many.
-
-    Their options and the rounds that both have must be the same, or nothing is copied.
-    """
+    """Copy all jobs to ``out`` as they are, of two that agree the longer; gives how many."""
     best: dict[Path, Path] = {}
     for source in (*([out] if any(out.rglob(EXPERIMENT)) else []), *sources):
         for place, job in jobs_of(source).items():

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedcore import plugins
 from fedcore.client.schedule import Samples, above_threshold
-from fedcore.coreset.build import build_coreset
+from fedcore.coreset.build import PLAIN, build_coreset
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, NotFinite
 from fedcore.coreset.proxies import NONE, REMEMBERED, STATIC, HeadGradients, space_of
@@ -216,7 +216,8 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
         assert watched is not None
         space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
     losses = None if watched is None else watched.gradients.losses
-    return Candidates(space, labels=data.labels.cpu(), losses=losses)
+    labels = None if spec.selector == PLAIN else data.labels.cpu()  # which may have to be read
+    return Candidates(space, labels=labels, losses=losses)
 
 
 def build_samples(

@@ -1,9 +1,11 @@
 """Build a coreset: stand-ins for gradients go in, a weighted subset comes out (Eq. 5)."""
 
+import functools
 import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,13 +51,21 @@ def build_coreset(
     return replace(plain, fell_back=True)
 
 
+_ours = functools.cache(functools.partial(plugins.load, "selector"))
+
+
+def module_of(name: str) -> ModuleType:
+    """Where a selector lives; a file of the user's own may have changed since it was read."""
+    return plugins.load("selector", name) if name.endswith(".py") else _ours(name)
+
+
 def selector_of(name: str, options: Options = ()) -> Select:
     """The function of a selector: what its ``build`` makes of options, else its ``select``."""
-    if hasattr(plugins.load("selector", name), "build"):
+    if hasattr(module_of(name), "build"):
         built: Select = plugins.build("selector", name, Callable, method=dict(options))
         return built
-    select: Select = plugins.function("selector", name, "select")
-    return select
+    select: Select | None = getattr(module_of(name), "select", None)
+    return select or plugins.function("selector", name, "select")  # which says what is missing
 
 
 def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
@@ -65,18 +75,16 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
     indices, weights = coreset.indices, coreset.weights
     chosen = len(indices)
     if not 0 < chosen <= budget or len(weights) != chosen:
-        return (
-            f"gave {chosen} samples with {len(weights)} weights; "
-            f"it must give 1 to {budget}, with a weight each"
-        )
-    names, shares = np.sort(indices.cpu().numpy()), torch.as_tensor(weights).cpu().numpy()
-    if not 0 <= names[0] <= names[-1] < size or bool((names[1:] == names[:-1]).any()):
+        gave = f"gave {chosen} samples with {len(weights)} weights"
+        return f"{gave}; it must give 1 to {budget}, with a weight each"
+    names, shares = indices.cpu().numpy(), torch.as_tensor(weights).cpu().numpy()
+    if not (names[1:] > names[:-1]).all():
+        names = np.unique(names)
+    if len(names) < chosen or not 0 <= names[0] <= names[-1] < size:
         return f"must give different indices from 0 to {size - 1}"
     total = float(shares.sum())
     sums = coreset.sums_in_the_mean or math.isclose(total, size, rel_tol=1e-3)
     if not shares.min() > 0 or not sums:
-        return (
-            f"gave weights that sum to {total:g}; "
-            f"they must be above 0 and sum to the number of samples, {size}"
-        )
+        must = f"they must be above 0 and sum to the number of samples, {size}"
+        return f"gave weights that sum to {total:g}; {must}"
     return None

@@ -1,9 +1,7 @@
 """The folder a job writes: rounds as they come, a checkpoint, and the summary at the end.
 
-All that a run needs to go on is the server's state after its last round. A checkpoint is NumPy's
-npz, read without pickle, with a checksum: ``tensor/NAME`` are a snapshot's tensors, ``run``,
-``round`` and ``meta`` (JSON) the rest. A type that NumPy lacks, such as bfloat16, is stored as
-whole numbers of its size, and ``meta`` names it.
+All that a run needs to go on is the server's state after its last round. Models and checkpoints are
+safetensors with a checksum; of a checkpoint, what is no tensor is JSON in the header.
 """
 
 import hashlib
@@ -16,9 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.config import Experiment, Options
@@ -31,14 +27,14 @@ from fedcore.values import MANY
 
 Save = Callable[[], Snapshot]
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
-CHECKPOINT, EVENTS, PAGE = "checkpoint.npz", "events.jsonl", "report.html"
+CHECKPOINT, EVENTS, PAGE = "checkpoint.safetensors", "events.jsonl", "report.html"
 _pictures = "loss accuracy_by_round accuracy_by_time round_lengths client_times timeline"
 PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
-TENSOR = "tensor/"
-VIEWS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by size of an element
 TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
+TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8"}
+TYPES |= {torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2"}
+TYPES |= {torch.uint8: "U8", torch.bool: "BOOL"}
 NONE: Params = {}
 OF_A_MACHINE = ("device", "threads", "data_dir")  # options that belong to no job
 
@@ -74,10 +70,7 @@ class OutputFolder:
 
     @classmethod
     def resume(cls, path: Path, experiment: Options, runs: Sequence[RunKey]) -> Self:
-        """Go on in a folder that an interrupted job left, if it was the same, of these ``runs``.
-
-        Device, cores and place of the data may be others; what the job does not name was a default.
-        """
+        """Go on in a folder that the same job, of these ``runs``, left, on whatever machine."""
         before = json.loads(json.dumps(asdict(Experiment())))
         try:
             before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
@@ -174,7 +167,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def save_model(path: Path, params: Params, about: Options) -> None:
-    """Replace the model at ``path`` in one step: 8 bytes of length, a header of JSON, the data."""
+    """Replace the file at ``path`` in one step: 8 bytes of length, a header of JSON, the data."""
     header: dict[str, Any] = {"__metadata__": {key: str(value) for key, value in about.items()}}
     content = b""
     for name, value in params.items():
@@ -182,6 +175,7 @@ def save_model(path: Path, params: Params, about: Options) -> None:
         ends = [len(content), len(content) + len(data)]
         header[name] = {"dtype": TYPES[value.dtype], "shape": [*value.shape], "data_offsets": ends}
         content += data
+    header["__metadata__"]["check"] = _digest(header, content)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     partial_of(path).write_bytes(len(text).to_bytes(8, "little") + text + content)
@@ -191,17 +185,30 @@ def save_model(path: Path, params: Params, about: Options) -> None:
 def load_model(path: Path) -> dict[str, Tensor]:
     """The parameters in a safetensors file by name."""
     try:
-        content = bytearray(path.read_bytes())
-        start = 8 + int.from_bytes(content[:8], "little")
-        kinds, params = {name: kind for kind, name in TYPES.items()}, {}
-        for name, what in json.loads(content[8:start]).items():
-            if name != "__metadata__":
-                first, end = (start + offset for offset in what["data_offsets"])
-                flat = torch.frombuffer(content[first:end], dtype=kinds[what["dtype"]])
-                params[name] = flat.reshape(what["shape"])
-        return params
+        return _read(path)[0]
     except Exception as error:  # whatever says what to a file that is missing, or not one of those
         raise BadRecord(f"{str(path)!r} cannot be read ({error}); train that run again") from None
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors by name, and what is said about them; models of others have no checksum."""
+    content = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8:start]), torch.frombuffer(content, dtype=torch.uint8)
+    about = header.get("__metadata__", {})
+    check = about.pop("check", None)
+    if check != _digest(header, content[start:]) and (check or "values" in about):
+        raise ValueError("its content is not what was written")
+    kinds, tensors = {name: kind for kind, name in TYPES.items()}, {}
+    for name in (name for name in header if name != "__metadata__"):
+        first, end = (start + offset for offset in header[name]["data_offsets"])
+        own = data[first:end].clone().view(kinds[header[name]["dtype"]])
+        tensors[name] = own.reshape(header[name]["shape"])
+    return tensors, about
+
+
+def _digest(header: Options, content: bytes | bytearray) -> str:
+    return hashlib.blake2b(json.dumps(header).encode() + content, digest_size=16).hexdigest()
 
 
 def model_name(run: RunKey) -> str:
@@ -211,52 +218,17 @@ def model_name(run: RunKey) -> str:
 
 def save_checkpoint(path: Path, run: RunKey, number: int, snapshot: Snapshot) -> None:
     """Replace the checkpoint at ``path`` in one step."""
-    arrays: dict[str, Any] = {TENSOR + k: _to_array(v) for k, v in snapshot.tensors.items()}
-    types = {k: str(v.dtype).removeprefix("torch.") for k, v in snapshot.tensors.items()}
-    arrays["run"] = np.array(json.dumps(asdict(run)))
-    arrays["round"] = np.array(number)
-    arrays["meta"] = np.array(json.dumps({"types": types, "values": dict(snapshot.meta)}))
-    arrays["check"] = np.array(_digest(arrays))
-    np.savez(partial_of(path), **arrays)
-    partial_of(path).replace(path)
+    rest = {"run": json.dumps(asdict(run)), "values": json.dumps(dict(snapshot.meta))}
+    save_model(path, snapshot.tensors, {**rest, "round": number})
 
 
 def load_checkpoint(path: Path) -> tuple[RunKey, int, Snapshot] | None:
     """Which run, how many of its rounds, and the state after them; None without a checkpoint."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-        number = int(arrays["round"])
-        if "meta" not in arrays:  # versions before 0.2 wrote parameters only, as param/NAME
-            tensors = {k: torch.from_numpy(v) for k, v in arrays.items() if k.startswith("param/")}
-            values = {"version": number, "jobs": []}
-        else:
-            if str(arrays.pop("check")) != _digest(arrays):
-                raise ValueError("its content is not what was written")
-            meta = json.loads(str(arrays["meta"]))
-            types = {k: getattr(torch, kind) for k, kind in meta["types"].items()}
-            tensors = {k: torch.from_numpy(arrays[TENSOR + k]).view(types[k]) for k in types}
-            values = meta["values"]
-        return RunKey(**json.loads(str(arrays["run"]))), number, Snapshot(tensors, values)
+        tensors, rest = _read(path)
+        run = RunKey(**json.loads(rest["run"]))
+        return run, int(rest["round"]), Snapshot(tensors, json.loads(rest["values"]))
     except FileNotFoundError:
         return None
-    except Exception as error:  # whatever zip, NumPy or JSON say to a file that is not one of ours
+    except Exception as error:  # whatever is said to a file that is not one of ours
         raise BadRecord(f"{str(path)!r} is damaged ({error}); delete it and resume again") from None
-
-
-def _to_array(tensor: Tensor) -> NDArray[Any]:
-    tensor = tensor.detach().cpu()
-    try:
-        return tensor.numpy()
-    except TypeError:
-        return tensor.view(VIEWS[tensor.element_size()]).numpy()
-
-
-def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """A hash of names, types, shapes and bytes."""
-    found = hashlib.blake2b(digest_size=16)
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {arrays[name].shape} ".encode())
-        found.update(array.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from fedcore.errors import BadRecord
 from fedcore.records import ClientRecord, Ending, RoundRecord, RunKey, Waste
-from fedcore.types import Path as WorkPath
+from fedcore.types import Way
 
 Row = dict[str, Any]
 Runs = dict[RunKey, list[RoundRecord]]
@@ -28,7 +28,7 @@ REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_s
 ERRORS = ("gradient_error", "full_gradient_error")
 RARE = {"fell_back", "wasted", "staleness", "ended"}  # of a client; in a line where there is one
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
-OPTIONAL |= {"slow_accuracy", "validation_accuracy"}
+OPTIONAL |= {"slow_accuracy", "worst_accuracy", "validation_accuracy"}
 
 
 def to_row(run: RunKey, record: RoundRecord) -> Row:
@@ -91,10 +91,7 @@ def is_over(records: Sequence[RoundRecord], most: int) -> bool:
 
 
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
-    """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
-
-    A torn last line is dropped; any other that is not the round that belongs there is refused.
-    """
+    """At most ``rounds`` records of expected runs; a torn last line goes, others are refused."""
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -159,7 +156,7 @@ def _client_row(client: ClientRecord, deadline: float) -> Row:
 
 
 def _client(row: Row) -> ClientRecord:
-    kinds = {"path": WorkPath, "fell_back": bool, "wasted": Waste}
+    kinds = {"path": Way, "fell_back": bool, "wasted": Waste}
     values: Row = {name: kind(row[name]) for name, kind in kinds.items() if name in row}
     names = {f.name for f in fields(ClientRecord) if f.name in row or f.name not in RARE} - {*kinds}
     return ClientRecord(**values, **{name: _value(row, CLIENT.get(name, name)) for name in names})

@@ -17,13 +17,17 @@ Weight = Callable[[LocalUpdate], float]
 
 
 def by_draws(update: LocalUpdate) -> float:
-    """w_{r+1} = (1/K) Σ_{i in U_r} w_r^i; a client drawn twice counts twice."""
-    return update.copies
+    """w_{r+1} = (1/K) Σ_{i in U_r} w_r^i; a client drawn twice counts twice.
+
+    Where a deployment's user weighs answers by a key, each counts as often as that says.
+    """
+    own = (update.payload or {}).get("weight")
+    return update.copies if own is None else update.copies * float(own)
 
 
 def by_samples(update: LocalUpdate) -> float:
     """w_{r+1} = Σ m^i w_r^i / Σ m^i, as the authors' code and FedAvg's authors have it."""
-    return update.copies * update.num_samples
+    return by_draws(update) * update.num_samples
 
 
 AGGREGATIONS: dict[str, Weight] = {"mean": by_draws, "samples": by_samples}
@@ -52,7 +56,7 @@ class RunningMean:
         weight = self._weight(update)
         for name, value in update.params.items():
             self._totals[name] += weight
-            self._sums[name].add_(value.to(self._sums[name]), alpha=weight)
+            self._sums[name].add_(value, alpha=weight)
 
     def finish(self) -> ServerState:
         """The state with the mean as its model."""

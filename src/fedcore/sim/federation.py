@@ -3,20 +3,24 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 from fedcore import plugins
-from fedcore.arrays import as_samples, check_alike
+from fedcore.arrays import check_alike
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
-from fedcore.sources.clients import LazyClients
+from fedcore.sources.clients import LazyClients, is_streamed
+from fedcore.sources.torch_data import GIVEN, Streamed, as_client, size_of
 from fedcore.task import Task, count_classes
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
 Type = torch.dtype
+MOST_OPENED = 1000  # Datasets that are opened to measure a model on everything
 MOST_CLASSES = 1_000_000  # beyond it, labels are taken for something else than classes
 
 
@@ -66,9 +70,10 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
     # Section 4.3: inputs stand in for gradients where the loss is convex, as where one linear layer
-    # holds all parameters, dL/dz elsewhere.
+    # holds all parameters, and where they can be held; dL/dz elsewhere.
     kinds = [type(module) for module in model.modules() if list(module.parameters(recurse=False))]
-    return Federation(dataset, task, STATIC if kinds == [nn.Linear] else LAST_LAYER_INPUT, initial)
+    static = kinds == [nn.Linear] and not is_streamed(dataset.clients)
+    return Federation(dataset, task, STATIC if static else LAST_LAYER_INPUT, initial)
 
 
 def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> FederatedDataset:
@@ -76,12 +81,19 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
     classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)
+    given = [] if isinstance(dataset.clients, LazyClients) else list(dataset.clients.values())
+    if any(isinstance(one, GIVEN) for one in given):
+        sizes = [size_of(f"client {number}", one) for number, one in enumerate(given)]
+        dataset = replace(dataset, clients=LazyClients(sizes, given.__getitem__))
     first = next(iter(dataset.clients))
-    example = as_samples(f"client {first}", dataset.clients[first], floating).x[:0]
+    example = as_client(f"client {first}", dataset.clients[first], floating).x[:0]
 
-    def checked(number: ClientId | None, data: ClientData) -> ClientData:
+    def checked(number: ClientId | None, data: ClientData, *, ragged: bool = False) -> ClientData:
         owner = "the test set" if number is None else f"client {number}"
-        data = as_samples(owner, data, floating)
+        data = as_client(owner, data, floating)
+        if isinstance(data, Streamed):
+            ragged = data.collate is not default_collate  # which may pad each batch as it likes
+            return replace(data, check=partial(checked, number, ragged=ragged))
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
         if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
@@ -90,12 +102,15 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
         for label in (int(data.labels.min()), int(data.labels.max())):
             if not 0 <= label < classes:
                 raise BadData(f"{owner} has label {label}; labels must be 0 to {classes - 1}")
-        check_alike(owner, data.x, f"client {first}", example)
+        if not ragged:
+            check_alike(owner, data.x, f"client {first}", example)
         return data
 
     clients: Mapping[ClientId, ClientData]
     if isinstance(dataset.clients, LazyClients):
         clients = dataset.clients.map(checked)
+        clients.hold([first])  # whom many ask what samples look like
+        clients.costly = len(given) > MOST_OPENED or getattr(clients[first], "large", False)
     else:
         clients = {number: checked(number, data) for number, data in dataset.clients.items()}
     test = None if dataset.test is None else checked(None, dataset.test)

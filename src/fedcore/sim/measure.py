@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from fedcore.client.executors.stacked_model import scores_of
+from fedcore.compiled import say_once
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, sizes_of
+from fedcore.sources.torch_data import Streamed
 from fedcore.types import ClientData, ClientId, Generator, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
@@ -22,6 +24,7 @@ CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
 Held = Mapping[ClientId, ClientData]
+Pieces = list[ClientData]
 Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
 
 
@@ -39,19 +42,19 @@ class Measure:
     def __init__(
         self, federation: Federation, count: int, device: torch.device, threads: int, *, split: bool
     ) -> None:
-        """Draw ``count`` samples of training and of test data, or take all for 0.
-
-        A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
-        Where step sizes are chosen, test data are ``split``: one half is to choose by.
-        """
+        """Draw ``count`` training and test samples, 0: all; ``split`` keeps half of these apart."""
+        # A GPU has enough to do with one; 0 threads are one per core.
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
-        self._train: Iterable[ClientData] = clients.values()
-        if 0 < count < sizes.counts.sum():
-            train = draw(clients, sizes, count, stream(0, "evaluate", "train"))
-            self._train = [train.to(device)]
+        unasked = count == 0 and isinstance(clients, LazyClients) and clients.costly
+        self._train: Iterable[ClientData] = [] if unasked else clients.values()
+        if unasked:
+            say_once("set evaluate_samples to know the training loss of clients that are Datasets")
+        elif 0 < count < sizes.counts.sum():
+            drawn = draw(clients, sizes, count, stream(0, "evaluate", "train"))
+            self._train = [train.to(device) for train in drawn]
         elif not isinstance(clients, LazyClients):  # else it need not fit in memory
             self._train = [pool(clients.values()).to(device)]
         halves = {"test": test}
@@ -62,23 +65,30 @@ class Measure:
             halves = dict(zip(("validation", "test"), pieces, strict=True))
         for name, half in halves.items():
             if half is not None and 0 < count < len(half):
-                halves[name] = draw({0: half}, {0: len(half)}, count, stream(0, "evaluate", name))
+                by = stream(0, "evaluate", name)
+                halves[name] = draw({0: half}, {0: len(half)}, count, by)[0]
         self._held_out = {name: half.to(device) for name, half in halves.items() if half}
-        self._clients, self._judged, self._most = clients, list(sizes), max(sizes.values())
+        judged = [] if unasked else list(sizes)
+        self._clients, self._judged, self._most = clients, judged, max(sizes.values())
         if 0 < count < sizes.counts.sum():  # as many clients as make ``count`` samples
             order = stream(0, "evaluate", "clients").permutation(len(sizes))
             ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
             places = np.sort(order[: np.searchsorted(ends, count) + 1])
             self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
 
-    def train(self, params: Params) -> Score:
-        """L(w) of Eq. 1 and the accuracy on training data."""
-        return self._evaluator.score(params, self._train)
+    def train(self, params: Params) -> Score | None:
+        """L(w) of Eq. 1 and the accuracy on training data, unless reading them takes too long."""
+        return self._evaluator.score(params, self._train) if self._train else None
 
     def test(self, params: Params, half: str = "test") -> Score | None:
         """The same on held-out data, if there are any, or on the half called 'validation'."""
         data = self._held_out.get(half)
         return None if data is None else self._evaluator.score(params, [data])
+
+    def loss_of(self, params: Params, client: ClientId) -> float:
+        """L^i(w): the mean loss of a client's samples."""
+        data = self._clients[client]
+        return float(self._evaluator.sums(params, data)[0]) / len(data)
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """Right answers and samples of clients, or of a draw of them, on their own data."""
@@ -90,7 +100,7 @@ class Measure:
                 data = ClientData(*data.take(torch.from_numpy(rows)))
             right.append(self._evaluator.sums(params, data)[1])
             counts[client] = len(data)
-        hits = torch.stack(right).tolist()  # one look at the device for all clients
+        hits = torch.stack(right).tolist() if right else []  # one look at the device for all
         return {client: (hit, counts[client]) for client, hit in zip(counts, hits, strict=True)}
 
 
@@ -119,7 +129,8 @@ class Evaluator:
         """Sum of losses and number of right answers [2], on the device of the parameters."""
         data = data.to(next(iter(params.values())).device)
         layers = sum(value.dim() > 1 for value in params.values())
-        chunk = min(CHUNK, CPU_CHUNK) if data.y.device.type == "cpu" and layers > 1 else CHUNK
+        few = isinstance(data, Streamed) or (data.y.device.type == "cpu" and layers > 1)
+        chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
             return torch.stack(_sums(self._passes[0], params, data, parts)).sum(dim=0)
@@ -154,17 +165,17 @@ def _sums(forward: Forward, params: Params, data: ClientData, parts: list[slice]
 
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
-) -> tuple[float | None, float]:
+) -> tuple[float | None, float | None]:
     """Accuracy on slow clients' samples; the mean of the worst ceil(n / 10) of n clients."""
     theirs = [score for client, score in scores.items() if client in slow]
     right, count = (sum(column) for column in zip(*theirs, strict=True)) if theirs else (0.0, 0)
     accuracies = sorted(hits / samples for hits, samples in scores.values())
     worst = accuracies[: -(-len(accuracies) // 10)]
-    return right / count if count else None, sum(worst) / len(worst)
+    return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> ClientData:
-    """``count`` of all clients' samples, as if drawn from one piece, without making that piece."""
+def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> Pieces:
+    """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
     owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
@@ -174,7 +185,7 @@ def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator
         client = ids[owner]
         start = ends[owner] - sizes[client]
         parts.append(ClientData(*clients[client].take(torch.from_numpy(rows - start))))
-    return pool(parts)
+    return [pool(parts)] if len({part.x.shape[1:] for part in parts}) == 1 else parts
 
 
 def pool(clients: Iterable[ClientData]) -> ClientData:

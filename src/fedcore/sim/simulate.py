@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedcore import plugins
-from fedcore.arrays import as_samples
-from fedcore.config import SERVER_OPTIMISERS, Options, resolve
+from fedcore.config import Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.records import RoundRecord, RunKey
@@ -17,6 +15,7 @@ from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, count_scores, federate
 from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
 from fedcore.sources.clients import LazyClients
+from fedcore.sources.torch_data import as_client
 from fedcore.task import Task, naming
 from fedcore.threads import one_thread_each
 from fedcore.types import FederatedDataset
@@ -26,10 +25,10 @@ OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_
 
 @one_thread_each()
 def simulate(
-    clients: Sequence[tuple[Any, Any]] | LazyClients,
+    clients: Sequence[Any] | LazyClients,
     model: nn.Module,
     *,
-    test: tuple[Any, Any] | None = None,
+    test: Any = None,
     strategy: str | Strategy = "tempo",
     stragglers: float | None = None,
     seed: int = 0,
@@ -40,12 +39,12 @@ def simulate(
     """Train ``model`` on ``clients`` whose speeds differ; rounds keep a virtual deadline.
 
     Args:
-        clients: one (inputs, labels) pair per client, NumPy arrays or tensors; or ``LazyClients``
-            for a fleet that memory cannot hold (then set ``evaluate_samples``). Inputs with a
-            fraction get the type of the model's parameters.
+        clients: one (inputs, labels) pair per client, arrays or tensors, or one map-style torch
+            Dataset, or DataLoader of one; or ``LazyClients`` for a fleet that memory cannot hold
+            (then set ``evaluate_samples``). Inputs with a fraction get the model's type.
         model: maps a batch of inputs to class scores; training starts from its parameters,
             which stay as they are.
-        test: held-out (inputs, labels), for the test accuracy of every round.
+        test: held-out (inputs, labels) or Dataset, for the test accuracy of every round.
         strategy: a name ('fedcore list' shows them), a path to a .py file, or a ``Strategy``.
         stragglers: percentage of clients that miss the deadline; 30 unless ``deadline`` is given.
         seed: of cohorts, speeds and shuffles.
@@ -73,18 +72,14 @@ def simulate(
         raise BadOption(f"patience {experiment.patience} needs held-out data; pass test=")
     members: Any = clients if isinstance(clients, LazyClients) else dict(enumerate(clients))
     # A batch of one input; where no client has any, that is refused below, by name.
-    every = (as_samples(f"client {number}", members[number], floating) for number in members)
+    every = (as_client(f"client {number}", members[number], floating) for number in members)
     sample = next((data.take(slice(0, 1))[0] for data in every if len(data)), None)
     classes = 1 if sample is None else count_scores(model, sample)
     held_out: Any = test  # arrays or not: tensors are made of them here
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating)
     federation = federate(dataset, model, head)
     name = "own" if isinstance(strategy, Strategy) else strategy
-    takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
-    takers += [("strategy", SERVER_OPTIMISERS[experiment.server_optimiser])]
-    takers += experiment.controllers
-    takers += [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
-    plugins.check_taken(experiment.method, takers, vars(experiment))
+    experiment.check_method(*([("strategy", strategy)] if isinstance(strategy, str) else []))
     if isinstance(strategy, str):
         there = (federation.proxy, len(members), federation.model_bytes)
         strategy = build_strategy(strategy, experiment, *there)

@@ -8,7 +8,7 @@ Source: a baseline of the FedCore paper.
 from fedcore.deadline import full_set_fits
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
-from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Phase, Way
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -16,7 +16,7 @@ def build(*, aggregation: str = "mean") -> Strategy:
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         if full_set_fits(client, deadline, epochs):
-            return LocalPlan((Phase(epochs),), Path.FULL)
+            return LocalPlan((Phase(epochs),), Way.FULL)
         return SIT_OUT
 
     return Strategy(plan, by_name(aggregation), keeps_deadline=True)

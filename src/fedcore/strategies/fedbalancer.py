@@ -32,7 +32,7 @@ from fedcore.server.merge import RunningMean, Updates, all_at_once
 from fedcore.server.method import Plans, Profiles, Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies import random_subset
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 from fedcore.values import at_least
 
 
@@ -58,7 +58,7 @@ def _plan(
     budget, times = coreset_budget(client, deadline, epochs, (price,), shorten=True)
     spec = CoresetSpec(budget, "uniform-plain", REMEMBERED, price=price, options=own)
     everything = budget * times == epochs * client.num_samples
-    path = Path.FULL if everything else Path.PARTIAL
+    path = Way.FULL if everything else Way.PARTIAL
     return LocalPlan((Phase(times, spec),), path) if budget else SIT_OUT
 
 

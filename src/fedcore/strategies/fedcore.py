@@ -14,10 +14,10 @@ from fedcore.coreset.proxies import NONE, STATIC
 from fedcore.deadline import capacity, caught_up, coreset_budget, full_set_fits
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase, Weighting
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way, Weighting
 from fedcore.values import BELOW_ONE_PASS, one_of
 
-Way = tuple[tuple[Phase, ...], Path]  # of a plan; one without phases sits the round out
+Work = tuple[tuple[Phase, ...], Way]  # of a plan; one without phases sits the round out
 
 
 def build(
@@ -53,10 +53,8 @@ def build(
         client: ClientProfile, deadline: float, epochs: int, *before: float, static: bool = False
     ) -> tuple[Phase, ...]:
         """Epochs on the coreset that fits after what has the prices ``before``, if one does."""
-        prices = (*before, selection_price)
-        budget, times = coreset_budget(
-            client, deadline, epochs, prices, coreset_epochs, shorten=static
-        )
+        known = client, deadline, epochs, (*before, selection_price), coreset_epochs
+        budget, times = coreset_budget(*known, shorten=static)
         if budget == 0:
             return ()
         stand_in = STATIC if static else proxy
@@ -68,34 +66,34 @@ def build(
         planned = LocalPlan(phases, path, prox_mu) if phases else SIT_OUT
         return caught_up(planned, client.num_samples, epochs, catch_up)
 
-    def in_time(client: ClientProfile, deadline: float, epochs: int) -> Way:
+    def in_time(client: ClientProfile, deadline: float, epochs: int) -> Work:
         if full_set_fits(client, deadline, epochs):  # line 6
-            return (Phase(epochs),), Path.FULL  # line 7
+            return (Phase(epochs),), Way.FULL  # line 7
         if not full_set_fits(client, deadline, 1):
             return below(client, deadline, epochs)
         first = Phase(1)  # line 9: on everything, and it yields the gradient distances
         if gradients == "exact" and proxy != STATIC:
             rest = on_coreset(client, deadline, epochs - 1, 1, forward_price)
             if rest:  # pay for gradients at the parameters where the coreset is used
-                return (first, look, *rest), Path.CORESET
+                return (first, look, *rest), Way.CORESET
         rest = on_coreset(client, deadline, epochs - 1, 1)  # lines 10 and 11
         # Without them one pass fits, but not one sample in each epoch after it.
-        return (first, *rest), Path.CORESET if rest else Path.PARTIAL
+        return (first, *rest), Way.CORESET if rest else Way.PARTIAL
 
-    def below(client: ClientProfile, deadline: float, epochs: int) -> Way:
+    def below(client: ClientProfile, deadline: float, epochs: int) -> Work:
         """Section 4.4: not even one pass over everything fits."""
         if below_one_pass == "sit-out":
-            return (), Path.SAT_OUT
+            return (), Way.SAT_OUT
         way = "static-coreset" if (below_one_pass, proxy) == ("auto", STATIC) else below_one_pass
         if way == "static-coreset" and not by_losses:  # 4.4 a): inputs need no pass of the model
-            return on_coreset(client, deadline, epochs, static=True), Path.STATIC_CORESET
+            return on_coreset(client, deadline, epochs, static=True), Way.STATIC_CORESET
         if way != "random":  # 4.4 b): gradients of the last layer alone
             rest = on_coreset(client, deadline, epochs, forward_price)
             if rest:
-                return (look, *rest), Path.FORWARD_CORESET
+                return (look, *rest), Way.FORWARD_CORESET
         # What fits of a single epoch, drawn anew every round: no sample twice.
         budget = capacity(client, deadline)
         drawn = Phase(1, CoresetSpec(budget, "uniform-plain", NONE))
-        return (drawn,) if budget else (), Path.RANDOM_SUBSET
+        return (drawn,) if budget else (), Way.RANDOM_SUBSET
 
     return Strategy(plan, by_name(aggregation), keeps_deadline=True)

@@ -17,7 +17,7 @@ from fedcore.coreset.proxies import LOGITS
 from fedcore.deadline import coreset_budget, full_set_fits
 from fedcore.server.method import Strategy
 from fedcore.strategies import random_subset
-from fedcore.types import ClientProfile, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 
 
 def build(*, aggregation: str = "mean", forward_price: float = 1 / 3) -> Strategy:
@@ -29,6 +29,6 @@ def build(*, aggregation: str = "mean", forward_price: float = 1 / 3) -> Strateg
         if budget == 0 or full_set_fits(client, deadline, epochs):
             return otherwise.plan(client, deadline, epochs)
         drawn = Phase(times, CoresetSpec(budget, "importance", LOGITS))
-        return LocalPlan((Phase(1, forward_price=forward_price), drawn), Path.FORWARD_CORESET)
+        return LocalPlan((Phase(1, forward_price=forward_price), drawn), Way.FORWARD_CORESET)
 
     return Strategy(plan, otherwise.merge, keeps_deadline=True)

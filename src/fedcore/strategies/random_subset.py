@@ -13,7 +13,7 @@ from fedcore.coreset.proxies import NONE
 from fedcore.deadline import coreset_budget, full_set_fits
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 
 
 def build(*, aggregation: str = "mean") -> Strategy:
@@ -26,10 +26,10 @@ def on_subsets(selector: str, aggregation: str, *, redraw: bool = False) -> Stra
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         if full_set_fits(client, deadline, epochs):
-            return LocalPlan((Phase(epochs),), Path.FULL)
+            return LocalPlan((Phase(epochs),), Way.FULL)
         budget, times = coreset_budget(client, deadline, epochs, (), shorten=True)
         spec = CoresetSpec(budget, selector, NONE)
         phases = (Phase(1, spec),) * times if redraw else (Phase(times, spec),)
-        return LocalPlan(phases, Path.RANDOM_SUBSET) if budget else SIT_OUT
+        return LocalPlan(phases, Way.RANDOM_SUBSET) if budget else SIT_OUT
 
     return Strategy(plan, by_name(aggregation), keeps_deadline=True)

@@ -21,7 +21,7 @@ from fedcore.deadline import capacity
 from fedcore.server.merge import AGGREGATIONS, Updates, all_at_once, moved, summed
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Phase, Way
 
 
 def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -> Strategy:
@@ -49,10 +49,10 @@ def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
     """Whole epochs, then a draw of what fits of one more."""
     whole, rest = divmod(capacity(client, deadline), client.num_samples)
     if whole >= epochs:
-        return LocalPlan((Phase(epochs),), Path.FULL)
+        return LocalPlan((Phase(epochs),), Way.FULL)
     drawn = Phase(1, CoresetSpec(rest, "uniform-plain", NONE))
     phases = (Phase(whole),) * (whole > 0) + (drawn,) * (rest > 0)
-    return LocalPlan(phases, Path.PARTIAL if whole else Path.RANDOM_SUBSET) if phases else SIT_OUT
+    return LocalPlan(phases, Way.PARTIAL if whole else Way.RANDOM_SUBSET) if phases else SIT_OUT
 
 
 def _length(one: LocalUpdate) -> float:  # |Δ|

@@ -22,7 +22,7 @@ from fedcore.deadline import capacity
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Plans, Profiles, Strategy
 from fedcore.server.state import ServerState
-from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Path, Phase
+from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Phase, Way
 from fedcore.values import at_least
 
 
@@ -46,7 +46,7 @@ def _plan(model_bytes: int, client: ClientProfile, interval: float, epochs: int)
     upload = model_bytes / client.upload
     fitting = capacity(client, left - upload) // size
     if fitting >= 1:
-        path = Path.FULL if fitting >= epochs else Path.PARTIAL
+        path = Way.FULL if fitting >= epochs else Way.PARTIAL
         return LocalPlan((Phase(fitting),), path)
     share = left / (client.seconds(size) + upload)
     samples = capacity(client, left - share * upload)  # α t, in whole samples
@@ -54,4 +54,4 @@ def _plan(model_bytes: int, client: ClientProfile, interval: float, epochs: int)
         return SIT_OUT
     # A little below, so that the clock, which rounds up, does not charge one more.
     below = math.nextafter(samples / size, 0.0)
-    return LocalPlan((Phase(1),), Path.PARTIAL, trained_share=below)
+    return LocalPlan((Phase(1),), Way.PARTIAL, trained_share=below)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.types import Assignment, LocalPlan, LocalUpdate, Path, Phase, TrainingSettings
+from fedcore.types import Assignment, LocalPlan, LocalUpdate, Phase, TrainingSettings, Way
 
-PLAN = LocalPlan((Phase(1),), Path.FULL)
+PLAN = LocalPlan((Phase(1),), Way.FULL)
 
 
 class Noting(BlockwiseExecutor):

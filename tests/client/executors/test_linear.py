@@ -14,9 +14,9 @@ from fedcore.types import (
     ClientData,
     CoresetSpec,
     LocalPlan,
-    Path,
     Phase,
     TrainingSettings,
+    Way,
 )
 
 
@@ -75,7 +75,7 @@ def test_threads_change_nothing(build_client, depth):
     network = nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 2))
     task = Task(LinearClassifier(3, 2) if depth == 1 else network)
     start = task.initial_params()
-    plan = LocalPlan((Phase(3),), Path.FULL)
+    plan = LocalPlan((Phase(3),), Way.FULL)
     assignments = [Assignment(client, plan, 0, 0) for client in clients]
     answers = [
         LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=threads).run(
@@ -93,8 +93,8 @@ def test_coresets_are_the_same_chosen_ahead_or_not_on_any_number_of_threads(buil
     clients = {number: build_client(size, seed=number) for number, size in enumerate(sizes)}
     task = Task(LinearClassifier(3, 2))
     start = task.initial_params()
-    full = LocalPlan((Phase(3),), Path.FULL)
-    slow = LocalPlan((Phase(1), Phase(2, CoresetSpec(7, "kmedoids", "input"))), Path.CORESET)
+    full = LocalPlan((Phase(3),), Way.FULL)
+    slow = LocalPlan((Phase(1), Phase(2, CoresetSpec(7, "kmedoids", "input"))), Way.CORESET)
     assignments = [Assignment(k, slow if k else full, 0, 0) for k in clients]
     answers = []
     for threads in (1, 2, 3):
@@ -109,7 +109,7 @@ def test_coresets_are_the_same_chosen_ahead_or_not_on_any_number_of_threads(buil
             assert all(torch.equal(one.params[name], other.params[name]) for name in start)
 
 
-BY_GRADIENTS = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kmedoids", "logits"))), Path.CORESET)
+BY_GRADIENTS = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kmedoids", "logits"))), Way.CORESET)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_diverging_model_shows_it(build_client, model, momentum):
     start = {n: torch.full_like(v, float("nan")) for n, v in task.initial_params().items()}
     settings = TrainingSettings(0.1, 4, momentum=momentum)
     executor = LinearExecutor(task, {0: build_client(8)}, settings)
-    plan = LocalPlan((Phase(1),), Path.FULL)
+    plan = LocalPlan((Phase(1),), Way.FULL)
     update = executor.run(start, [Assignment(0, plan, 0, 0)])[0]
     assert all(bool(torch.isnan(value).all()) for value in update.params.values())
 
@@ -247,7 +247,7 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     monkeypatch.setattr(LinearExecutor, "_train", held)
     clients = {number: build_client(40 - number, seed=number) for number in range(12)}
     task = Task(LinearClassifier(3, 2))
-    plan = LocalPlan((Phase(1),), Path.FULL)
+    plan = LocalPlan((Phase(1),), Way.FULL)
     assignments = [Assignment(client, plan, 0, 0) for client in clients]
     executor = LinearExecutor(task, clients, TrainingSettings(0.1, 4), threads=2)
     before = set(threading.enumerate())

@@ -12,9 +12,9 @@ from fedcore.types import (
     Assignment,
     CoresetSpec,
     LocalPlan,
-    Path,
     Phase,
     TrainingSettings,
+    Way,
 )
 
 
@@ -32,7 +32,7 @@ def run(plan, client, model=None):
 
 def test_full_epochs_are_torch_sgd_on_the_scheduled_batches(build_client):
     client = build_client(10)
-    _, update = run(LocalPlan((Phase(2),), Path.FULL), client)
+    _, update = run(LocalPlan((Phase(2),), Way.FULL), client)
     model = a_network()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     tape = schedule(Samples.everything(10), 2, 4, stream(11, "shuffle", 3, 7, 0))
@@ -58,7 +58,7 @@ def test_the_coreset_of_a_network_comes_from_gradients_of_its_first_epoch(
 
     monkeypatch.setattr(Coresets, "begin", spy)
     spec = CoresetSpec(5, "kmedoids", "last-layer-input")
-    run(LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET), client)
+    run(LocalPlan((Phase(1), Phase(2, spec)), Way.CORESET), client)
     assert seen[0] is None
     assert seen[1].gradients.residuals.shape == (20, 2)
     assert seen[1].gradients.inputs.shape == (20, 6)
@@ -78,7 +78,7 @@ def test_collected_gradients_stand_in_the_order_of_the_samples(build_client, mon
     task = Task(a_network())
     executor = SequentialExecutor(task, {7: client}, TrainingSettings(0.0, 4))
     params = task.initial_params()
-    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(3, "uniform", "logits"))), Path.CORESET)
+    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(3, "uniform", "logits"))), Way.CORESET)
     executor.run(params, [Assignment(7, plan, 0, 0)])
     probabilities = torch.softmax(task.logits(params, client.x), dim=1)
     residuals = probabilities - nn.functional.one_hot(client.y, 2)
@@ -93,7 +93,7 @@ def test_passes_are_those_of_the_paper(build_client):
     batches = []
     model.register_forward_hook(lambda _, inputs, __: batches.append(len(inputs[0])))
     spec = CoresetSpec(6, "kmedoids", "last-layer-input")
-    plan = LocalPlan((Phase(1), Phase(3, spec)), Path.CORESET)
+    plan = LocalPlan((Phase(1), Phase(3, spec)), Way.CORESET)
     run(plan, build_client(20), model)
     assert len(batches) == 5 + 3 * 2
     assert sum(batches) == plan.work(20) == 20 + 3 * 6
@@ -104,8 +104,8 @@ def test_the_proximal_anchor_is_the_global_model_in_every_phase(build_client):
     client = build_client(12)
     spec = CoresetSpec(4, "kmedoids", "input")
     phases = (Phase(1), Phase(40, spec))
-    _, free = run(LocalPlan(phases, Path.CORESET), client)
-    start, held = run(LocalPlan(phases, Path.CORESET, prox_mu=5.0), client)
+    _, free = run(LocalPlan(phases, Way.CORESET), client)
+    start, held = run(LocalPlan(phases, Way.CORESET, prox_mu=5.0), client)
     distance = {
         label: sum(float((update.params[n] - start[n]).norm()) for n in start)
         for label, update in (("free", free), ("held", held))
@@ -121,7 +121,7 @@ def test_a_step_scale_is_a_larger_learning_rate(build_client):
 
     def trained(learning_rate, scale):
         settings = TrainingSettings(learning_rate, 4)
-        plan = LocalPlan(phases, Path.CORESET, step_scale=scale)
+        plan = LocalPlan(phases, Way.CORESET, step_scale=scale)
         executor = SequentialExecutor(task, {7: client}, settings)
         return executor.run(start, [Assignment(7, plan, 0, 0)])[0]
 
@@ -133,7 +133,7 @@ def test_a_step_scale_is_a_larger_learning_rate(build_client):
 
 
 def test_an_answer_carries_no_data(build_client):
-    _, update = run(LocalPlan((Phase(1),), Path.FULL), build_client(8))
+    _, update = run(LocalPlan((Phase(1),), Way.FULL), build_client(8))
     numbers = {name: getattr(update, name) for name in update.__slots__ if name != "params"}
     assert all(value is None or np.isscalar(value) for value in numbers.values())
     start = a_network().state_dict()
@@ -147,7 +147,7 @@ def test_a_forward_phase_trains_nothing_and_yields_the_gradients_of_a_coreset(bu
     model.register_forward_hook(lambda _, inputs, __: forward.append(len(inputs[0])))
     model[0].register_forward_hook(lambda _, __, out: differentiated.append(out.requires_grad))
     spec = CoresetSpec(6, "kmedoids", "last-layer-input")
-    plan = LocalPlan((Phase(1, forward_price=0.5), Phase(3, spec)), Path.FORWARD_CORESET)
+    plan = LocalPlan((Phase(1, forward_price=0.5), Phase(3, spec)), Way.FORWARD_CORESET)
     _, update = run(plan, build_client(20), model)
     assert sum(forward) == 20 + 3 * 6
     # The one chunk of the look ends at the last layer; the 6 steps on the coreset do not.
@@ -160,7 +160,7 @@ def test_a_random_subset_is_another_one_every_round(build_client):
     task = Task(a_network())
     executor = SequentialExecutor(task, {7: build_client(30)}, TrainingSettings(0.1, 4))
     start = task.initial_params()
-    plan = LocalPlan((Phase(1, CoresetSpec(5, "uniform-plain", "none")),), Path.RANDOM_SUBSET)
+    plan = LocalPlan((Phase(1, CoresetSpec(5, "uniform-plain", "none")),), Way.RANDOM_SUBSET)
     first, second = (
         executor.run(start, [Assignment(7, plan, number - 1, seed=11)])[0] for number in (1, 2)
     )
@@ -171,7 +171,7 @@ def test_a_random_subset_is_another_one_every_round(build_client):
 @pytest.mark.parametrize("proxy", ["input", "logits", "last-layer-input", "last-layer"])
 def test_the_error_of_a_coreset_is_reported_and_on_request_that_of_the_model(build_client, proxy):
     task = Task(a_network())
-    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(8, "kmedoids", proxy))), Path.CORESET)
+    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(8, "kmedoids", proxy))), Way.CORESET)
     errors = []
     for measure in (False, True):
         settings = TrainingSettings(0.1, 4, measure_full_gradient=measure)
@@ -184,6 +184,6 @@ def test_the_error_of_a_coreset_is_reported_and_on_request_that_of_the_model(bui
 
 
 def test_a_selector_that_goes_by_losses_gets_those_of_the_first_epoch(build_client):
-    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(4, "loss-topk", "input"))), Path.CORESET)
+    plan = LocalPlan((Phase(1), Phase(1, CoresetSpec(4, "loss-topk", "input"))), Way.CORESET)
     _, update = run(plan, build_client(12))
     assert update.coreset_size == 4

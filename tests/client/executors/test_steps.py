@@ -7,7 +7,7 @@ from torch import nn
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import Pool, Steps, Tape, rounded_up
 from fedcore.task import Task
-from fedcore.types import Assignment, LocalPlan, Path, Phase, TrainingSettings
+from fedcore.types import Assignment, LocalPlan, Phase, TrainingSettings, Way
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -33,7 +33,7 @@ def assignments(task, clients, kind, version=0):
     return [
         Assignment(
             k,
-            LocalPlan((Phase(1),), Path.FULL, **(own if k % 2 else {})),
+            LocalPlan((Phase(1),), Way.FULL, **(own if k % 2 else {})),
             version,
             0,
             shift=shift if kind == "shift" and k % 2 else None,

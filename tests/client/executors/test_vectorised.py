@@ -17,9 +17,9 @@ from fedcore.types import (
     ClientData,
     CoresetSpec,
     LocalPlan,
-    Path,
     Phase,
     TrainingSettings,
+    Way,
 )
 
 
@@ -35,7 +35,7 @@ def test_answers_come_in_the_order_of_the_questions_and_others_move_up(build_cli
     sizes = (4, 40, 8, 80)
     clients = {k: build_client(size, seed=k) for k, size in enumerate(sizes)}
     task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
-    plan = LocalPlan((Phase(2),), Path.FULL)
+    plan = LocalPlan((Phase(2),), Way.FULL)
     assignments = [Assignment(k, plan, 0, 0) for k in clients]
     executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4))
     updates = executor.run(task.initial_params(), assignments)
@@ -49,7 +49,7 @@ def test_answers_come_in_the_order_of_the_questions_and_others_move_up(build_cli
 def test_a_plan_without_training_gives_back_the_model(build_client):
     task = Task(nn.Linear(3, 2))
     start = task.initial_params()
-    plan = LocalPlan((Phase(1, forward_price=0.3),), Path.FORWARD_CORESET)
+    plan = LocalPlan((Phase(1, forward_price=0.3),), Way.FORWARD_CORESET)
     executor = VectorisedExecutor(task, {0: build_client()}, TrainingSettings(0.1, 4))
     (update,) = executor.run(start, [Assignment(0, plan, 0, 0)])
     assert all(torch.equal(update.params[n], start[n]) for n in start)
@@ -59,7 +59,7 @@ def test_the_error_on_the_whole_gradient_is_measured_where_asked_for(build_clien
     task = Task(nn.Linear(3, 2))
     clients = {0: build_client(20)}
     spec = CoresetSpec(4, "kcenter", "logits")
-    plan = LocalPlan((Phase(1), Phase(2, spec)), Path.CORESET)
+    plan = LocalPlan((Phase(1), Phase(2, spec)), Way.CORESET)
     settings = TrainingSettings(0.1, 4, measure_full_gradient=True)
     errors = [
         kind(task, clients, settings).run(task.initial_params(), [Assignment(0, plan, 0, 0)])
@@ -82,8 +82,8 @@ def test_who_rests_is_not_touched_by_what_overflows_beside_it(build_client):
     task = Task(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)))
     for value in task.model.parameters():
         nn.init.ones_(value)  # so that it does overflow, whatever was drawn before
-    chosen = LocalPlan((Phase(1), Phase(3, CoresetSpec(6, "kcenter", "logits"))), Path.CORESET)
-    plans = [LocalPlan((Phase(4),), Path.FULL), chosen]
+    chosen = LocalPlan((Phase(1), Phase(3, CoresetSpec(6, "kcenter", "logits"))), Way.CORESET)
+    plans = [LocalPlan((Phase(4),), Way.FULL), chosen]
     assignments = [Assignment(client, plan, 0, 0) for client, plan in enumerate(plans)]
     for kind in (SequentialExecutor, VectorisedExecutor):
         executor = kind(task, clients, TrainingSettings(0.1, 4))
@@ -107,7 +107,7 @@ def test_an_error_drops_the_blocks_behind_it_and_closing_ends_the_threads(
     monkeypatch.setattr(VectorisedExecutor, "_train", held)
     clients = {k: build_client(60 - 4 * k, seed=k) for k in range(12)}
     task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
-    assignments = [Assignment(k, LocalPlan((Phase(2),), Path.FULL), 1, 0) for k in clients]
+    assignments = [Assignment(k, LocalPlan((Phase(2),), Way.FULL), 1, 0) for k in clients]
     executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4), block=1, threads=2)
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):

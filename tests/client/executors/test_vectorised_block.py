@@ -15,14 +15,14 @@ from fedcore.types import (
     Assignment,
     CoresetSpec,
     LocalPlan,
-    Path,
     Phase,
     TrainingSettings,
+    Way,
     Weighting,
 )
 
-FULL = LocalPlan((Phase(2),), Path.FULL)
-CHOSEN = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kcenter", "logits"))), Path.CORESET)
+FULL = LocalPlan((Phase(2),), Way.FULL)
+CHOSEN = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kcenter", "logits"))), Way.CORESET)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_long_tapes_are_cut(build_client, ran, monkeypatch):
 def test_all_who_begin_with_a_look_share_one_pass(build_client, monkeypatch):
     """Who has looked itself chooses the same samples, and ends where it ends alone."""
     spec = CoresetSpec(4, "kcenter", "logits")
-    looked = LocalPlan((Phase(1, forward_price=1 / 3), Phase(2, spec)), Path.FORWARD_CORESET)
+    looked = LocalPlan((Phase(1, forward_price=1 / 3), Phase(2, spec)), Way.FORWARD_CORESET)
     passes, look = [], module.head_gradients
 
     def counted(task, params, batches):
@@ -99,7 +99,7 @@ def test_all_who_begin_with_a_look_share_one_pass(build_client, monkeypatch):
 def test_a_sample_that_is_drawn_twice_is_noted_twice(build_client):
     """A draw by weight repeats samples: their losses count as often, as in the plain executor."""
     spec = CoresetSpec(9, "kcenter", "input", Weighting.PROPORTIONAL)
-    plan = LocalPlan((Phase(2, spec),), Path.STATIC_CORESET)
+    plan = LocalPlan((Phase(2, spec),), Way.STATIC_CORESET)
     clients, settings = {0: build_client(30, seed=0)}, TrainingSettings(0.1, 4)
     task, asked = Task(nn.Linear(3, 2)), [Assignment(0, plan, 0, 0)]
     kinds = SequentialExecutor, VectorisedExecutor

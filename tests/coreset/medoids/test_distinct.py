@@ -3,7 +3,7 @@ import pytest
 
 from fedcore.coreset.medoids import plain
 from fedcore.coreset.medoids import solve as module
-from fedcore.coreset.medoids.kernels import add_words
+from fedcore.coreset.medoids.kernels import add_keys
 from fedcore.coreset.metric import Euclidean
 
 
@@ -95,8 +95,7 @@ def test_the_compiled_hash_is_the_plain_one(rounded, width):
     draw = np.random.default_rng(width)
     values = (draw.normal(size=(300, width)) * 10.0 ** draw.uniform(-6, 3)).astype(np.float32)
     factors = draw.integers(-(1 << 62), 1 << 62, size=width)
-    words = module.words_of(values, 3 if rounded else 1)
-    keys = np.zeros((2, len(words), 300), np.int64)
-    plain.add_words(keys[0], words, factors)
-    add_words(keys[1], words, factors)
+    keys = np.zeros((2, 3 if rounded else 1, 300), np.int64)
+    plain.add_keys(keys[0], values, factors)
+    add_keys(keys[1], values, factors)
     np.testing.assert_array_equal(keys[0], keys[1])

@@ -1,9 +1,8 @@
 import numpy as np
 from plain_medoids import rows_of
 
-from fedcore.coreset.medoids.kernels import add_extras, who_lists
 from fedcore.coreset.medoids.layout import build_lists, layout_of
-from fedcore.coreset.medoids.moves import EXTRAS
+from fedcore.coreset.medoids.moves import EXTRAS, add_extras, who_lists
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.metric import Euclidean
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from plain_medoids import distance_matrix, rows_of
 
-from fedcore.coreset.medoids.kernels import settle
 from fedcore.coreset.medoids.layout import build_lists, layout_of
+from fedcore.coreset.medoids.moves import settle
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.sparse import new_state
 from fedcore.coreset.metric import Euclidean

@@ -10,7 +10,7 @@ from fedcore.report.page import write_page
 from fedcore.report.page.jobs import Job, read_jobs
 from fedcore.report.page.tables import SIZES
 from fedcore.report.summary import summary
-from fedcore.types import Path as WorkPath
+from fedcore.types import Way
 
 ROOT = Path(__file__).parents[3]
 AXE = Path(os.environ.get("FEDCORE_AXE", ROOT / ".axe/node_modules/axe-core/axe.min.js"))
@@ -149,7 +149,7 @@ EVIL = "</script><script>window.broken = 1</script><img src=x onerror='window.br
 
 def test_a_name_cannot_break_out_of_the_page(browser, tmp_path):
     """Names of strategies, benchmarks, options and folders may hold any sign, and stay text."""
-    client = ClientRecord(0, WorkPath.FULL, 1, 1, 0.5, None, gradient_error=0.1)
+    client = ClientRecord(0, Way.FULL, 1, 1, 0.5, None, gradient_error=0.1)
     record = RoundRecord(1, 0.5, 1.0, (client,), 0, 1.0, 0.5, 1.0, 0.5, 0.0)
     runs = {RunKey(EVIL, EVIL, 30.0, 0): [record]}
     content = summary(runs, {"benchmark": EVIL, "model": EVIL, "epochs": 1, "batch_size": 1})

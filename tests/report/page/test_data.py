@@ -7,10 +7,10 @@ import pytest
 
 from fedcore.records import ClientRecord, RoundRecord
 from fedcore.report.page.data import MOST_CLIENTS, MOST_POINTS, curve, steps, timeline, violin, ways
-from fedcore.types import Path
+from fedcore.types import Way
 
 
-def client(number, seconds, path=Path.FULL, work=10, size=None, error=None):
+def client(number, seconds, path=Way.FULL, work=10, size=None, error=None):
     return ClientRecord(number, path, 1, work, seconds, size, size, error)
 
 
@@ -53,7 +53,7 @@ def test_a_violin_is_the_density_of_logarithms():
 
 
 def test_who_sits_out_takes_no_time_and_equal_times_are_a_line():
-    assert violin([[a_round(1, 0.0, client(0, 0.0, Path.SAT_OUT, 0))]]) == {}
+    assert violin([[a_round(1, 0.0, client(0, 0.0, Way.SAT_OUT, 0))]]) == {}
     found = violin([[a_round(1, 4.0, client(0, 4.0), client(1, 4.0))]])
     assert {time for time, _ in found["shape"]} == {1.0}
 
@@ -65,11 +65,11 @@ def test_gradient_steps_of_slow_clients_are_counted():
     of which fits: FedCore has 5 epochs on 9 samples, of two steps each. Client 2 is fast.
     """
     core = [
-        client(0, 4.0, Path.CORESET, 20 + 4 * 5, 5),
-        client(1, 4.0, Path.STATIC_CORESET, 45, 9),
-        client(2, 1.0, Path.FULL, 50),
+        client(0, 4.0, Way.CORESET, 20 + 4 * 5, 5),
+        client(1, 4.0, Way.STATIC_CORESET, 45, 9),
+        client(2, 1.0, Way.FULL, 50),
     ]
-    prox = [client(0, 4.0, Path.PARTIAL, 40), client(1, 0.0, Path.SAT_OUT, 0), client(2, 1.0)]
+    prox = [client(0, 4.0, Way.PARTIAL, 40), client(1, 0.0, Way.SAT_OUT, 0), client(2, 1.0)]
     average = [client(0, 10.0, work=100), client(1, 50.0, work=500), client(2, 1.0, work=50)]
     firsts = {
         name: [a_round(1, 4.0, *own)]
@@ -84,9 +84,9 @@ def test_gradient_steps_of_slow_clients_are_counted():
 def test_ways_are_runs_of_what_clients_did_mostly_from_slow_to_fast():
     average = [a_round(1, 1.0, *(client(n, seconds) for n, seconds in enumerate((8, 1, 6, 2))))]
     core = [
-        a_round(1, 4.0, client(0, 4.0, Path.CORESET), client(1, 1.0)),
-        a_round(2, 4.0, client(0, 4.0, Path.CORESET), client(2, 4.0, Path.CORESET)),
-        a_round(3, 4.0, client(0, 4.0, Path.FULL)),
+        a_round(1, 4.0, client(0, 4.0, Way.CORESET), client(1, 1.0)),
+        a_round(2, 4.0, client(0, 4.0, Way.CORESET), client(2, 4.0, Way.CORESET)),
+        a_round(3, 4.0, client(0, 4.0, Way.FULL)),
     ]
     assert ways({"fedavg": average, "fedcore": core}) == {
         "FedAvg": [("full", 0, 4)],

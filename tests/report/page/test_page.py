@@ -13,7 +13,7 @@ from fedcore.report import page
 from fedcore.report.page import write_page
 from fedcore.report.page.jobs import Job, read_jobs
 from fedcore.report.summary import summary
-from fedcore.types import Path as WorkPath
+from fedcore.types import Way
 
 CHART = (
     "87364cc2b2a76a6684929e7d6b80b18a897794db38400caff1fcf1791c6925d2"  # of npm's chart.js 4.6.1
@@ -70,7 +70,7 @@ def test_a_job_of_the_papers_size_takes_less_than_a_second_and_5_mb(tmp_path):
     """MNIST: 100 rounds of 100 clients, four strategies at two shares of stragglers."""
     names = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
     clients = tuple(
-        ClientRecord(n, WorkPath.FULL, 1, 70, 0.01 * n + 0.1, None, gradient_error=0.1)
+        ClientRecord(n, Way.FULL, 1, 70, 0.01 * n + 0.1, None, gradient_error=0.1)
         for n in range(100)
     )
     measured = (0.123456789, 0.912345678, 0.123456789, 0.912345678, 1.0)

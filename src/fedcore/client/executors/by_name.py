@@ -14,7 +14,7 @@ from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.compiled import say_once
 from fedcore.errors import BadOption
-from fedcore.sources.clients import sizes_of
+from fedcore.sources.clients import is_streamed, sizes_of
 from fedcore.task import Task
 from fedcore.types import ClientData, Executor, TrainingSettings
 
@@ -56,6 +56,8 @@ def choose_executor(
         from fedcore.client.executors.remote import RayExecutor
 
         return RayExecutor(task, clients, settings, threads, device)
+    if name == "auto" and is_streamed(clients):
+        name = "sequential"
     asked = name in ("auto", "compiled") and device.type == "cpu"
     compiled = asked and chain_of(task, clients) is not None
     if name == "compiled" and not compiled:

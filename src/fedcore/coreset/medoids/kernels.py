@@ -1,28 +1,52 @@
-"""The one door from Python to compiled loops; others have a file, and a door of one line here."""
+"""Where Python enters compiled loops, but for moves on lists; searches have a file, a door here."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.compiled import compiled, compiled_training
-from fedcore.coreset.medoids import geometry, moves, products, search
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Found, Indices, Ints, Leaves, Rows
-from fedcore.coreset.medoids.moves import Lists, Reverse, State, Tables
+from fedcore.compiled import compiled, compiled_training, inlined
+from fedcore.coreset.medoids import geometry, products, search
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Found, Indices, Leaves, Rows
+from fedcore.coreset.medoids.problem import COARSE, FAR, FINE
 from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
 
 Doubles = NDArray[np.float64]
 
 
+@inlined
+def _mixed(word: np.int64) -> np.int64:
+    return word ^ (word >> np.int64(15))
+
+
 @compiled
-def add_words(keys: Indices, words: NDArray[np.int32], factors: Indices) -> None:
-    """Add Σ_t factor_t word_t of each row to ``keys`` [v, n]: the twin of ``plain.add_words``."""
-    for key in range(len(words)):
-        for point in range(words.shape[1]):
-            total = np.int64(0)
-            for t in range(words.shape[2]):
-                wide = np.int64(words[key, point, t])
-                total += (wide ^ (wide >> np.int64(15))) * factors[t]
-            keys[key, point] += total
+def add_keys(keys: Indices, values: Floats, factors: Indices) -> None:
+    """Add linear forms of rows to ``keys``: the twin of ``plain.add_keys``."""
+    count, width = values.shape
+    words, middle, away = values.view(np.int32), np.zeros(width), 0.0
+    for point in range(count):
+        total = np.int64(0)
+        for t in range(width):
+            total += _mixed(np.int64(words[point, t])) * factors[t]
+        keys[len(keys) - 1, point] += total
+    if len(keys) == 1:
+        return
+    for point in range(count):
+        for t in range(width):
+            middle[t] += values[point, t]
+    mean = (middle / count).astype(np.float32)
+    for point in range(count):
+        for t in range(width):
+            away += np.abs(values[point, t] - mean[t])
+    bits = FINE - math.frexp(away / max(1, values.size))[1]
+    scale, coarse = np.float32(2.0 ** min(bits, 127)), np.float32(2.0 ** (COARSE - FINE))
+    for point in range(count):
+        for t in range(width):
+            step = (values[point, t] - mean[t]) * scale
+            step = min(max(step, np.float32(-FAR)), np.float32(FAR))
+            keys[0, point] += _mixed(np.int64(np.rint(step * coarse))) * factors[t]
+            keys[1, point] += _mixed(np.int64(np.rint(step))) * factors[t]
 
 
 @compiled_training
@@ -141,45 +165,6 @@ def member_costs(
 
 
 @compiled
-def add_extras(lists: Lists, rows: Indices, found: Ints, distances: Floats) -> None:
-    """Put medoids [m, EXTRAS], sorted, or −1, behind the exact part of the lists of ``rows``."""
-    for row in range(len(rows)):
-        point = rows[row]
-        exact = size = lists.exact[point]
-        for extra in range(found.shape[1]):
-            name, distance = found[row, extra], distances[row, extra]
-            listed = name < 0 or distance < lists.distances[point, exact - 1]
-            for position in range(exact):
-                listed |= lists.points[point, position] == name
-            if not listed:
-                lists.points[point, size], lists.distances[point, size] = name, distance
-                size += 1
-        lists.size[point] = size
-
-
-@compiled
-def who_lists(lists: Lists, begins: Ints, ends: Ints) -> Reverse:
-    """Return who has each point between places begins[j] and ends[j] of its list."""
-    count = len(lists.size)
-    offsets = np.zeros(count + 1, np.int64)
-    for point in range(count):
-        for position in range(begins[point], ends[point]):
-            offsets[lists.points[point, position] + 1] += 1
-    for point in range(count):
-        offsets[point + 1] += offsets[point]
-    points = np.empty(offsets[count], np.int32)
-    distances = np.empty(offsets[count], np.float32)
-    free = offsets[:count].copy()
-    for point in range(count):
-        for position in range(begins[point], ends[point]):
-            other = lists.points[point, position]
-            points[free[other]] = point
-            distances[free[other]] = lists.distances[point, position]
-            free[other] += 1
-    return Reverse(offsets, points, distances)
-
-
-@compiled
 def nearest_by_leaves(rows: Rows, queries: Indices, index: Index, found: Found, own: bool) -> None:
     """See ``search``."""
     search.nearest_by_leaves(rows, queries, index, found, own)
@@ -191,23 +176,3 @@ def nearest_by_products(
 ) -> None:
     """See ``products``."""
     products.nearest_by_products(rows, queries, index, inner, found, own)
-
-
-@compiled
-def settle(lists: Lists, state: State) -> float:
-    """See ``moves``."""
-    return moves.settle(lists, state)
-
-
-@compiled
-def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
-    """See ``moves``."""
-    return moves.drop(lists, reverse, state, number, limit)
-
-
-@compiled
-def sweep(
-    lists: Lists, reverse: Tables, state: State, first: int, quiet: int, tries: int, least: float
-) -> tuple[int, int, int]:
-    """See ``moves``."""
-    return moves.sweep(lists, reverse, state, first, quiet, tries, least)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import Floats, Ints
+from fedcore.coreset.medoids.geometry import Floats, Indices, Ints
 
 EXTRAS = 8  # medoids behind the exact part of a list that holds too few
 NEVER = 1e300  # the removal cost of what is not a medoid
@@ -61,6 +61,45 @@ class State(NamedTuple):
     touched: Ints  # [n] scratch
     hits: NDArray[np.int64]  # [n + 1] scratch
     far: Floats  # [1] no less than any distance
+
+
+@compiled
+def add_extras(lists: Lists, rows: Indices, found: Ints, distances: Floats) -> None:
+    """Put medoids [m, EXTRAS], sorted, or −1, behind the exact part of the lists of ``rows``."""
+    for row in range(len(rows)):
+        point = rows[row]
+        exact = size = lists.exact[point]
+        for extra in range(found.shape[1]):
+            name, distance = found[row, extra], distances[row, extra]
+            listed = name < 0 or distance < lists.distances[point, exact - 1]
+            for position in range(exact):
+                listed |= lists.points[point, position] == name
+            if not listed:
+                lists.points[point, size], lists.distances[point, size] = name, distance
+                size += 1
+        lists.size[point] = size
+
+
+@compiled
+def who_lists(lists: Lists, begins: Ints, ends: Ints) -> Reverse:
+    """Return who has each point between places begins[j] and ends[j] of its list."""
+    count = len(lists.size)
+    offsets = np.zeros(count + 1, np.int64)
+    for point in range(count):
+        for position in range(begins[point], ends[point]):
+            offsets[lists.points[point, position] + 1] += 1
+    for point in range(count):
+        offsets[point + 1] += offsets[point]
+    points = np.empty(offsets[count], np.int32)
+    distances = np.empty(offsets[count], np.float32)
+    free = offsets[:count].copy()
+    for point in range(count):
+        for position in range(begins[point], ends[point]):
+            other = lists.points[point, position]
+            points[free[other]] = point
+            distances[free[other]] = lists.distances[point, position]
+            free[other] += 1
+    return Reverse(offsets, points, distances)
 
 
 @inlined

@@ -4,12 +4,14 @@ Of a chunk of candidates, those that seem to help (``exact`` has the equation) a
 by one. Sums over clusters are taken in 64-bit integers, which do not depend on the order.
 """
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcore.coreset.medoids.problem import Medoids, Over
+from fedcore.coreset.medoids.problem import COARSE, FAR, FINE, Medoids, Over
 from fedcore.coreset.metric import Metric, distances
 
 CHUNK = 1 << 21  # distances computed at a time
@@ -113,11 +115,26 @@ def solve_plain(
     return Medoids(medoids.cpu().numpy(), near, "torch", swaps=swaps, finished=finished)
 
 
-def add_words(
-    keys: NDArray[np.int64], words: NDArray[np.int32], factors: NDArray[np.int64]
+def add_keys(
+    keys: NDArray[np.int64], values: NDArray[np.float32], factors: NDArray[np.int64]
 ) -> None:
-    """Add a random linear form of each row to ``keys`` [v, n]: Σ_t factor_t word_t."""
-    for begin in range(0, words.shape[2], 64):  # 64-bit copies of a slice, not of everything
-        part = words[:, :, begin : begin + 64].astype(np.int64)
-        part ^= part >> 15  # trailing zeros of round numbers would carry through the product
-        keys += part @ factors[begin : begin + 64]
+    """Add random linear forms Σ_t factor_t word_t of each row [n, d] to ``keys`` [1 or 3, n].
+
+    Words are the 32 bits of numbers; with three keys, before that numbers rounded to COARSE and to
+    FINE bits of how far they lie from their mean, in the mean: of what should be zero, the size is
+    a random rounding error.
+    """
+    words = [values.view(np.int32)]
+    if len(keys) > 1:
+        # In float64, or the order of rows would show.
+        steps = values - values.mean(axis=0, dtype=np.float64).astype(np.float32)
+        away = float(np.abs(steps).sum(dtype=np.float64)) / max(1, steps.size)
+        # A power of two, which rounding errors leave as it is.
+        steps *= np.float32(2.0 ** min(FINE - math.frexp(away)[1], 127))
+        steps = np.clip(steps, -FAR, FAR)
+        words = [np.rint(steps * np.float32(2.0 ** (COARSE - FINE))), np.rint(steps), *words]
+    for row, word in enumerate(words):
+        for begin in range(0, values.shape[1], 64):  # 64-bit copies of a slice, not of everything
+            part = word[:, begin : begin + 64].astype(np.int64)
+            part ^= part >> 15  # trailing zeros of round numbers would carry through the product
+            keys[row] += part @ factors[begin : begin + 64]

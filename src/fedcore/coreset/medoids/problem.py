@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:  # the answer must be at hand where numba is not
     from fedcore.coreset.medoids.geometry import Rows
 
+COARSE, FINE = 7, 12  # bits of a number that the leading hash of a point sees, and the next one
+FAR = 2.0**30  # steps from the mean, beyond which they see no difference
+
 
 class TimeUp(Exception):
     """The time ran out in the middle of something that is of no use unfinished."""
@@ -48,4 +51,4 @@ class Medoids:
     @property
     def weights(self) -> NDArray[np.int64]:
         """How many points each medoid serves, [k]; they sum to n."""
-        return np.bincount(self.assignment, minlength=len(self.indices)).astype(np.int64)
+        return np.bincount(self.assignment, minlength=len(self.indices))

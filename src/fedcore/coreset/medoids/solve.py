@@ -5,9 +5,8 @@ serves itself. Points are ordered by a hash of their contents: permuting the inp
 answer, but for which of *equal* points stands for them (the first). A seed gives one answer.
 """
 
-import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,8 +24,6 @@ SHORT = 40  # coordinates that are not worth turning (``principal``),
 SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 MOST_ROUNDED = 4096  # points up to which rounded numbers lead: of more, some always round apart
-COARSE, FINE = 7, 12  # bits of a number that the leading hash sees, and the one behind it
-FAR = 2.0**30  # steps from the mean, beyond which they see no difference
 LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)
 NUMBA = have_numba()
 HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
@@ -78,12 +75,9 @@ def solve(
     if k >= len(points.first):
         return _all_distinct(points, k)
     if classes is not None:
-        present = len(np.unique(classes))
-        if k < present:
-            raise ValueError(
-                f"k must be at least the number of labels ({present}) if points are to be served "
-                f"by their own label, got {k}"
-            )
+        if k < (present := len(np.unique(classes))):
+            why = f"if points are to be served by their own label, got {k}"
+            raise ValueError(f"k must be at least the number of labels ({present}) {why}")
         classes = classes[points.first]
     begin = _start(points, k, start, classes)
     if path == "auto":
@@ -125,21 +119,22 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     do that.
     """
     if NUMBA:
-        from fedcore.coreset.medoids.kernels import add_words
+        from fedcore.coreset.medoids.kernels import add_keys
     else:
-        from fedcore.coreset.medoids.plain import add_words
+        from fedcore.coreset.medoids.plain import add_keys
     generator = np.random.default_rng([seed, *HASH])
     small = len(rows[0]) <= MOST_ROUNDED
     keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
     for values in rows:
-        add_words(keys, words_of(values, len(keys)), _factors(generator, values.shape[1]))
+        add_keys(keys, values, _factors(generator, values.shape[1]))
     if labels is not None:
         # A label is one more column: its bits take part, its value is never computed with.
         label = labels.astype(np.int32)[:, None].view(np.float32)
-        add_words(keys[-1:], words_of(label, 1), _factors(generator, 1))
+        add_keys(keys[-1:], label, _factors(generator, 1))
         rows = [*rows, label]
-    keys = (keys ^ (keys >> 31)) * -7046029254386353131
-    keys = (keys ^ (keys >> 29)) * -4658895280553007687
+    for shift, factor in ((31, -7046029254386353131), (29, -4658895280553007687)):
+        keys ^= keys >> shift
+        keys *= factor
     joined = keys[-1]
     if small:  # 24 bits of the coarse hash, then 16 of the fine one, then 24 of the exact one
         joined = (keys[0] & ~LOW_40) | (keys[1] & LOW_40 & ~LOW_24) | (keys[2] & LOW_24)
@@ -150,28 +145,6 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     group = np.empty_like(order)
     group[order] = number
     return Distinct(order[fresh], group, np.bincount(number))
-
-
-def words_of(values: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-    """Return numbers [n, d] as words [count, n, d]: their 32 bits, and before those rounded ones.
-
-    To COARSE bits, then FINE ones, of how far numbers lie from their mean, in the mean: of what
-    should be zero, the size is a random rounding error.
-    """
-    exact = values.view(np.int32)
-    if count == 1:
-        return exact[None]
-    # In float64, or the order of rows would show; ``mean`` and ``clip`` are slow on small tables.
-    middle = np.add.reduce(values, axis=0, dtype=np.float64) / len(values)
-    steps = values - middle.astype(np.float32)
-    away = float(np.add.reduce(np.abs(steps), axis=None, dtype=np.float64)) / max(1, steps.size)
-    # A power of two, which rounding errors leave as it is.
-    steps *= np.float32(2.0 ** min(FINE - math.frexp(away)[1], 127))
-    np.minimum(np.maximum(steps, -FAR, out=steps), FAR, out=steps)
-    words = np.empty((count, *exact.shape), np.int32)
-    words[0] = np.rint(steps * np.float32(2.0 ** (COARSE - FINE)))
-    words[1], words[2] = np.rint(steps, out=steps), exact
-    return words
 
 
 def _sorted(
@@ -198,20 +171,20 @@ def _factors(generator: np.random.Generator, width: int) -> Indices:
 
 
 def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
-    from fedcore.coreset.medoids.exact import solve_exact
-    from fedcore.coreset.medoids.sampled import solve_sampled
-    from fedcore.coreset.medoids.sparse import solve_sparse
-
-    paths = {"exact": solve_exact, "sparse": solve_sparse, "sampled": solve_sampled}
-    return paths["exact" if problem.k == 1 else path](problem, over)
+    if path == "exact" or problem.k == 1:
+        from fedcore.coreset.medoids.exact import solve_exact as solved
+    elif path == "sparse":
+        from fedcore.coreset.medoids.sparse import solve_sparse as solved
+    else:
+        from fedcore.coreset.medoids.sampled import solve_sampled as solved
+    return solved(problem, over)
 
 
 def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
     values = torch.as_tensor(labels)
     if values.shape != (count,):
-        raise ValueError(
-            f"labels must be one integer a point ({count} points), got shape {tuple(values.shape)}"
-        )
+        got = f"got shape {tuple(values.shape)}"
+        raise ValueError(f"labels must be one integer a point ({count} points), {got}")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(f"labels must be integers, got {values.dtype}")
     return values.cpu().numpy().astype(np.int64)
@@ -240,10 +213,8 @@ def _start(
     if start is not None:
         given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
         if len(given) and not 0 <= given.min() <= given.max() < len(points.group):
-            raise ValueError(
-                f"start must hold indices between 0 and {len(points.group) - 1}, "
-                f"got {given.min()} to {given.max()}"
-            )
+            last, got = len(points.group) - 1, f"{given.min()} to {given.max()}"
+            raise ValueError(f"start must hold indices between 0 and {last}, got {got}")
         wanted.insert(0, points.group[given])
     if classes is not None:
         wanted.insert(0, np.unique(classes, return_index=True)[1])
@@ -272,4 +243,5 @@ def _answer(metric: Metric, points: Distinct, solution: Medoids) -> Medoids:
         everyone = torch.arange(len(served), device=values.device)
         pairs = pair_distances(metric, everyone, torch.from_numpy(served).to(values.device))
         total = float(pairs.sum())
-    return replace(solution, indices=indices, assignment=assignment, objective=total, error=error)
+    found = solution.path, solution.certified, solution.swaps, solution.finished
+    return Medoids(indices, assignment, *found, total, error)

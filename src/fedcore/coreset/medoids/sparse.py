@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.coreset.medoids import moves
 from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
 from fedcore.coreset.medoids.geometry import Floats, Ints
-from fedcore.coreset.medoids.kernels import add_extras, drop, settle, sweep, who_lists
 from fedcore.coreset.medoids.layout import Layout, build_lists, layout_of, nearest_among, ranked
-from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables
+from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables, settle
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 
 ROUNDS = 20  # of repairing and swapping, at most
@@ -132,12 +132,12 @@ class Search:
         self.layout, self.lists, self._best = layout, lists, best
         self.state = new_state(chosen.copy(), layout.weights, layout.far)
         nothing = np.zeros_like(lists.exact)
-        self._listed_by = who_lists(lists, nothing, lists.exact)
+        self._listed_by = moves.who_lists(lists, nothing, lists.exact)
         settle(lists, self.state)
 
     def _reverse(self) -> Tables:
         """Return who lists each point; repairs change nothing but extras."""
-        return self._listed_by, who_lists(self.lists, self.lists.exact, self.lists.size)
+        return self._listed_by, moves.who_lists(self.lists, self.lists.exact, self.lists.size)
 
     def uncertified(self) -> NDArray[np.int64]:
         """Return the points without two medoids inside the radius of their list."""
@@ -157,7 +157,7 @@ class Search:
         poor = self.uncertified()
         if len(poor):
             found = nearest_among(self.layout, self.state.chosen, poor, EXTRAS, self._best.over)
-            add_extras(self.lists, poor, *found)
+            moves.add_extras(self.lists, poor, *found)
 
     def thin(self, k: int) -> None:
         """Drop medoids, cheapest first, until k are left; repair lists as medoids grow rare."""
@@ -170,7 +170,7 @@ class Search:
             before, reverse, dropped = left, self._reverse(), 1
             while left > target and dropped:
                 self._best.look()
-                dropped = drop(lists, reverse, state, min(left - target, 8 * STRIDE), limit)
+                dropped = moves.drop(lists, reverse, state, min(left - target, 8 * STRIDE), limit)
                 left -= dropped
             if left <= k:
                 return
@@ -205,7 +205,7 @@ class Search:
         reverse = self._reverse()
         while k:
             self._best.look()
-            k -= drop(self.lists, reverse, self.state, min(k, STRIDE), np.inf)
+            k -= moves.drop(self.lists, reverse, self.state, min(k, STRIDE), np.inf)
 
     def _turns(self, whole: bool) -> int:
         swaps, before = 0, np.inf
@@ -228,10 +228,7 @@ class Search:
         return swaps
 
     def _swap(self, least: float) -> int:
-        """Swap until a pass over all candidates changes nothing, or as good as that.
-
-        A swap far away may have made a medoid cheap for all: the last pass leaves nobody out.
-        """
+        """Swap until a last pass over all candidates, nobody left out, changes next to nothing."""
         state, reverse = self.state, self._reverse()
         count, swaps, first = len(state.chosen), 0, 0
         tries = count if self._best.over is None else STRIDE
@@ -239,7 +236,8 @@ class Search:
             before, quiet = swaps, 0
             state.stale[:] = True
             while quiet < count and swaps <= MOST_SWAPS * count:
-                first, quiet, made = sweep(self.lists, reverse, state, first, quiet, tries, least)
+                turn = first, quiet, tries, least
+                first, quiet, made = moves.sweep(self.lists, reverse, state, *turn)
                 swaps += made
                 self._best.look()
             if swaps == before or swaps > MOST_SWAPS * count or len(self.uncertified()):

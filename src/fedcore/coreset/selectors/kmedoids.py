@@ -1,5 +1,6 @@
 """k-medoids over all of a client's samples (Eq. 5): the paper's coreset."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +25,7 @@ def solve_medoids(
     device = space.factors[0].device
     assignment = torch.from_numpy(found.assignment).to(device)
     indices = torch.from_numpy(found.indices).to(device)
-    weights = torch.bincount(assignment, minlength=len(indices)).double()
+    counts = np.bincount(found.assignment, minlength=len(indices)).astype(np.float64)
+    weights = torch.from_numpy(counts).to(device)
     error = gradient_error(space, indices, weights) if found.error is None else found.error
     return Coreset(indices, weights, found.objective, error, assignment)

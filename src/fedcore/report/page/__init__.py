@@ -22,7 +22,7 @@ from fedcore.report.plots import COLOURS, DOING, SHOWN, draw_all
 from fedcore.report.records import Row, run_of
 from fedcore.report.summary import spread
 from fedcore.sources.benchmark import find
-from fedcore.types import Path as Way
+from fedcore.types import Way
 
 # A way has the colour of the strategy that it is known by.
 WAYS = {str(way): COLOURS[n] for way, n in zip(Way, (0, 2, 3, 5, 4, 6, 1), strict=True)}

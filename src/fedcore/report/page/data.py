@@ -14,7 +14,7 @@ from fedcore.report import paper
 from fedcore.report.grids import strategy_title
 from fedcore.report.page.jobs import Level
 from fedcore.report.plots import SHOWN, spans
-from fedcore.types import Path
+from fedcore.types import Way
 
 MOST_POINTS, MOST_VALUES, MOST_CLIENTS = 400, 4000, 40  # of a curve, a violin, a timeline
 Rounds = Sequence[RoundRecord]
@@ -76,7 +76,7 @@ def steps(firsts: Firsts, options: Mapping[str, Any]) -> dict[str, list[tuple[in
         whole, prox = (jobs.get(name, {}).get(client) for name in ("fedavg", "fedprox"))
         if whole and prox and core.coreset_size:
             m, batch = whole.work // options["epochs"], options["batch_size"]
-            full, fitting = m if core.path is Path.CORESET else 0, prox.work // m
+            full, fitting = m if core.path is Way.CORESET else 0, prox.work // m
             later = (core.work - full) // core.coreset_size * math.ceil(core.coreset_size / batch)
             found["fedprox"].append((fitting, fitting * math.ceil(m / batch)))
             found["fedcore"].append((fitting, math.ceil(full / batch) + later))
@@ -95,9 +95,8 @@ def ways(firsts: Firsts) -> dict[str, list[Span]]:
         equal = groupby(mostly.get(client, "not drawn") for client in order)
         lengths = [(path, len(list(same))) for path, same in equal]
         ends = pairwise(accumulate((length for _, length in lengths), initial=0))
-        found[strategy_title(name)] = [
-            (way, *at) for (way, _), at in zip(lengths, ends, strict=True)
-        ]
+        pairs = zip(lengths, ends, strict=True)
+        found[strategy_title(name)] = [(way, *at) for (way, _), at in pairs]
     return found
 
 
