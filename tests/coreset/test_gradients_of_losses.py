@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from fedcore.coreset.collect import head_gradients
 from torch import Tensor, nn
 from torch.nn import functional
 
 import fedcore
 from fedcore.bundle import Bundle
 from fedcore.client.step import Batch, StepRule, step
-from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.proxies import space_of
 from fedcore.errors import BadOption
 from fedcore.losses import cross_entropy, loss_of
