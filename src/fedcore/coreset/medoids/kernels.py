@@ -70,7 +70,7 @@ def grouped(keys: Indices, values: Floats) -> tuple[Indices, Indices, Indices, b
     for rank in range(count):
         point, before = order[rank], order[rank - 1]
         if rank > 0 and joined[point] == joined[before]:
-            certain &= np.all(words[point] == words[before])
+            certain &= bool(np.all(words[point] == words[before]))
         else:
             number += 1
             first[number] = point
