@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help run test test-e2e browser check fmt lint types tests paper-synthetic bench-coreset study \
         study-moving study-stragglers study-deadlines study-choosing bench-simulator bench-rounds \
         bench-peers bench-lab-peers bench-growth methods \
-        results clean
+        results tutorial docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -67,6 +67,7 @@ study-moving: $(READY) ## free gradients of the first epoch against an exact pas
 study-stragglers: $(READY) ## every method on one clock, at its best step size; docs/stragglers.md (40 minutes)
 	@$(BIN)/python -m benchmarks.stragglers
 	@$(BIN)/python -m benchmarks.stragglers.cost
+	@$(BIN)/python -m benchmarks.stragglers.race
 	@$(BIN)/python -m benchmarks.stragglers.page
 
 study-choosing: $(READY) ## does choosing samples beat drawing them, at equal time? docs/choosing.md (hours of one core)
@@ -101,5 +102,20 @@ methods: $(READY) ## write docs/methods.md from the files of strategies and samp
 results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables
 
+tutorial: $(READY) ## run examples/tutorial.ipynb and keep what its cells print
+	@$(BIN)/python docs/site/notebook.py examples/tutorial.ipynb
+
+# The extra alone, in an environment of its own: it reads the source and imports none of it.
+DOCS := .venv-docs
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; print(*extras['docs'], sep='\n')" > $(DOCS)/wanted
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(DOCS)/wanted
+	@touch $@
+
+docs: $(DOCS)/.ready ## the pages and the API from docstrings, as a site in site/; a warning is an error
+	@$(DOCS)/bin/mkdocs build --strict  # with --quiet, mkdocs would count no warnings
+	@echo "open site/index.html"
+
 clean: ## remove the environment and every cache
-	@rm -rf $(VENV) .peers .axe .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	@rm -rf $(VENV) $(DOCS) site .peers .axe .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

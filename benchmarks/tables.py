@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from benchmarks import compression
 from benchmarks import performance_tables as performance
 from benchmarks.deployment import table as deployment
 from benchmarks.paper import neural_plot
@@ -49,8 +50,8 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def accuracy_table(content: dict[str, Any]) -> str:
     """Held-out accuracy and round times, preset paper."""
     rows = []
-    variants = [("paper", s, TITLES[s]) for s in TITLES]
-    variants.append(("paper-with-prox", "fedcore", "FedCore, μ 0.1"))
+    variants = [("paper", strategy, title) for strategy, title in TITLES.items()]
+    variants += [("paper-with-prox", "fedcore", "FedCore, μ 0.1"), ("tempo", "tempo", "Tempo")]
     for stragglers in (10, 30):
         for job, strategy, title in variants:
             runs = [pick(content["results"][job], b, strategy, stragglers) for b in SETS]
@@ -72,20 +73,22 @@ def accuracy_table(content: dict[str, Any]) -> str:
 
 def mean_table(content: dict[str, Any]) -> str:
     """The same runs by the paper's own figure: mean over rounds >= 10, but on held-out data."""
+    variants = [("paper", strategy, title) for strategy, title in TITLES.items()]
+    variants.append(("tempo", "tempo", "Tempo"))
     rows = [
         [
             f"{stragglers} %",
-            TITLES[strategy],
+            title,
             *(
                 middle(
-                    pick(content["results"]["paper"], b, strategy, stragglers),
+                    pick(content["results"][job], b, strategy, stragglers),
                     "mean_test_accuracy_from_round_10",
                 )
                 for b in SETS
             ),
         ]
         for stragglers in (10, 30)
-        for strategy in TITLES
+        for job, strategy, title in variants
     ]
     return table(["stragglers", "strategy", *(f"Synthetic {s}" for s in SETS.values())], rows)
 
@@ -323,6 +326,7 @@ def with_speed(page: str) -> str:
 def with_deployment(page: str) -> str:
     """The page on deployment with what was measured."""
     page = between_markers(page, deployment.rounds_section())
+    page = between_markers(page, compression.section(read("compression.json")), "compression")
     return between_markers(page, deployment.accuracy_section(), "accuracy")
 
 

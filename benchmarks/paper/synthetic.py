@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,22 @@ ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs" / "paper"
 RESULT = ROOT / "benchmarks" / "results" / "synthetic.json"
 BENCHMARKS = ("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1")
+PAPERS = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
 JOBS: dict[str, dict[str, Any]] = {
-    "paper": {"preset": "paper", "seed": (0, 1, 2, 3, 4)},
+    "paper": {"preset": "paper", "seed": (0, 1, 2, 3, 4), "strategies": PAPERS},
+    "tempo": {"preset": "paper", "seed": (0, 1, 2, 3, 4), "strategies": ("tempo",)},
     "paper-with-prox": {
         "preset": "paper",
         "seed": (0, 1, 2, 3, 4),
         "strategies": ("fedcore",),
         "prox_mu": 0.1,
     },
-    "authors-code": {"preset": "authors-code"},
-    "authors-code-chained": {"preset": "authors-code", "first_round": "chained"},
+    "authors-code": {"preset": "authors-code", "strategies": PAPERS},
+    "authors-code-chained": {
+        "preset": "authors-code",
+        "first_round": "chained",
+        "strategies": PAPERS,
+    },
 }
 KEPT = (
     "benchmark",
@@ -77,7 +84,7 @@ def round_times(std: float, fleets: int = 60) -> list[dict[str, Any]]:
     options = experiment("synthetic-1-1", {"capability_std": std})
     rows = []
     for stragglers in options.stragglers:
-        for name in options.strategies:
+        for name in PAPERS:
             strategy = build_strategy(name, options, "input")
             means = []
             for seed in range(fleets):
@@ -107,15 +114,17 @@ def round_times(std: float, fleets: int = 60) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    results = {job: [r for b in BENCHMARKS for r in run(job, b)] for job in JOBS}
-    times = [row for std in (0.5, 0.25) for row in round_times(std)]
-    content = {
-        "command": "make paper-synthetic",
-        "environment": environment(),
-        "jobs": JOBS,
-        "results": results,
-        "round_times_of_60_fleets": times,
-    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", choices=list(JOBS), help="only this one; the others stay")
+    only = parser.parse_args().job
+    content = json.loads(RESULT.read_text()) if only else {"results": {}}
+    for job in [only] if only else JOBS:
+        content["results"][job] = [row for name in BENCHMARKS for row in run(job, name)]
+    if not only:
+        content["environment"] = environment()
+        times = [row for std in (0.5, 0.25) for row in round_times(std)]
+        content["round_times_of_60_fleets"] = times
+    content |= {"command": "make paper-synthetic", "jobs": JOBS}
     RESULT.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -10,7 +10,7 @@ import statistics
 import textwrap
 from pathlib import Path
 
-from benchmarks.stragglers import conclusions, cost, orderings, picture
+from benchmarks.stragglers import conclusions, cost, orderings, picture, race
 from benchmarks.stragglers.figures import (
     Study,
     accuracy,
@@ -216,6 +216,7 @@ start and its answer's use.
 Methods that end above FedCore, or reach 95 % of the best final accuracy before it.
 
 {losses}
+{race.section()}
 ## Orderings that papers report
 
 "Shown" or "refuted": so in every seed. Times are medians, in deadlines, to the highest two of the

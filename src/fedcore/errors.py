@@ -19,7 +19,7 @@ class BadData(FedCoreError, ValueError):
 
 def failed(what: str, error: Exception, hint: str = "") -> BadData:
     """The refusal of something of the user's own that raised ``error``, in one sentence."""
-    reason = " ".join(str(error).split()) or "no reason given"
+    reason = " ".join(str(error).split())[:400] or "no reason given"
     return BadData(f"{what} failed with {type(error).__name__}: {reason}{hint}")
 
 

@@ -63,7 +63,7 @@ class Ending:
     clients: int  # of the fleet
     slow_clients: int  # for whom E epochs on everything end after the deadline
     slow_accuracy: float | None  # over the training samples of slow clients; None: no such sample
-    worst_accuracy: float  # mean over the worst tenth of clients, each on its training samples
+    worst_accuracy: float | None  # of the worst tenth of clients, each on its training samples
     validation_accuracy: float | None = None  # on the half that step sizes are chosen by
 
 
@@ -91,6 +91,7 @@ class RoundRecord:
     ending: Ending | None = None  # of the last round
     allowed: float | None = None  # seconds it might last, where a controller decides
     reason: str = ""  # why so many
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # of held-out data, by name
 
     @property
     def time(self) -> float:

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import length_hint
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -147,26 +148,33 @@ class Coreset(Generic[Values]):
 
     def subset(self, dataset: Dataset[Any]) -> Subset[Any]:
         """The chosen samples of a dataset; sample k of it weighs ``weights[k]``."""
-        return Subset(dataset, torch.as_tensor(self.indices).tolist())
+        chosen = torch.as_tensor(self.indices).tolist()
+        if length_hint(dataset) <= chosen[-1]:
+            got = f"a {type(dataset).__name__} of {length_hint(dataset)}"
+            raise ValueError(f"dataset must be what the coreset was chosen from, got {got} samples")
+        return Subset(dataset, chosen)
 
     def sampler(self, num_samples: int | None = None, *, seed: int = 0) -> WeightedRandomSampler:
         """For a DataLoader of the *whole* dataset: draws with E[g] = Σ_k δ_k g_k / Σ_k δ_k."""
         chosen, weights = (torch.as_tensor(own).cpu() for own in (self.indices, self.weights))
-        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype)
-        every[chosen] = weights
+        count = len(chosen) if num_samples is None else num_samples
+        for name, own, least in (("num_samples", count, 1), ("seed", seed, 0)):
+            if not (type(own) is int and least <= own < 2**63):
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {own!r}")
+        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype).scatter(0, chosen, weights)
         draws = torch.Generator().manual_seed(seed)
-        return WeightedRandomSampler(every.tolist(), num_samples or len(chosen), generator=draws)
+        return WeightedRandomSampler(every.tolist(), count, generator=draws)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientData:
-    """One client's samples: inputs ``x`` and whole-number labels ``y``, a row each.
+    """One client's samples: inputs ``x`` and labels or other targets ``y``, a row each.
 
     With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``, and ``x`` may be a view that is
     large if written out, such as all windows of a text. ``take`` and ``labels`` know about both.
     """
 
-    x: Tensor
+    x: Any  # a tensor, or a Bundle of several
     y: Tensor
     rows: Tensor | None = None
 
@@ -178,7 +186,7 @@ class ClientData:
         """Labels of all samples [m]."""
         return self.y if self.rows is None else self.y[self.rows]
 
-    def take(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
+    def take(self, index: Tensor | slice) -> tuple[Any, Tensor]:
         """Inputs and labels of some samples; a slice of samples without ``rows`` is a view."""
         chosen = index if self.rows is None else self.rows[index]
         return self.x[chosen], self.y[chosen]

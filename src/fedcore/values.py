@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcore.errors import BadOption
 
-Check = Callable[[str, Any], None]
+Check = Callable[[str, Any], object]
 
 
 # Choices of an option that parts on several layers know.
@@ -52,7 +52,9 @@ def at_least(least: float, most: int | None = None) -> Check:
 
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
-    check = must_be(f"one of {', '.join(choices)}", choices.__contains__)
+    check = must_be(
+        f"one of {', '.join(choices)}", lambda name: isinstance(name, str) and name in choices
+    )
     check.choices = choices  # type: ignore[attr-defined]
     return check
 

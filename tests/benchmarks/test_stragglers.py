@@ -13,12 +13,21 @@ pytest.importorskip("rich")
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.stragglers import conclusions, condense, figures, orderings, page, picture  # noqa: E402
+from benchmarks.stragglers import (  # noqa: E402
+    conclusions,
+    condense,
+    figures,
+    orderings,
+    page,
+    picture,
+    race,
+)
 from benchmarks.stragglers.settings import COST, METHODS, PARTS, experiment_of  # noqa: E402
 
 from fedcore import plugins  # noqa: E402
-from fedcore.cli.grid import run_grid  # noqa: E402
+from fedcore.cli.grid import run_grid, runs_of  # noqa: E402
 from fedcore.records import RoundRecord  # noqa: E402
+from fedcore.report.records import to_lines, to_row  # noqa: E402
 
 MAIN = PARTS["synthetic-1-1"]
 STUDIES = page.studies_of("synthetic-1-1")
@@ -230,3 +239,28 @@ def test_a_folder_is_condensed_without_its_data_or_its_events(tmp_path, monkeypa
         assert one["merges"] == own["rounds"] - 1
         assert study["methods"][name]["learning_rate"] == own["learning_rate"]
     assert condense.condense("synthetic-1-1", "phones", tmp_path, tmp_path) is None
+
+
+def test_a_race_has_the_first_moment_at_each_step_size_and_the_best_of_them(tmp_path):
+    """Hand-made: with 0.001 every seed is there in its second round, with others never."""
+    experiment = experiment_of("synthetic-1-1", "paper", "fedcore")
+    folder = tmp_path / "synthetic-1-1" / "paper" / "fedcore"
+    folder.mkdir(parents=True)
+    expected = list(runs_of(experiment))
+    rows = []
+    for key in expected:
+        good = 0.99 if key.learning_rate == 0.001 else 0.1
+        for number, accuracy in enumerate((0.2, good, good), 1):
+            found = None, None, None, accuracy, 0.1
+            record = RoundRecord(number, 4.0, 2.0, (), 0, *found, cut=number == 3)
+            rows.append(to_row(key, record))
+    (folder / "rounds.jsonl").write_text(to_lines(rows)[0])
+    (found,) = race.race(tmp_path, "paper")
+    assert found == ("fedcore", 0.001, [4.0] * len(experiment.seed))
+
+
+def test_the_race_of_every_method_is_on_the_page_in_the_order_of_medians():
+    for rows in json.loads(race.RESULT.read_text())["fleets"].values():
+        assert {row["method"] for row in rows} == {*MAIN.methods}
+        medians = [statistics.median(times) for _, _, times in race.ordered(rows)]
+        assert medians == sorted(medians)

@@ -10,8 +10,8 @@ from fedcore.config import PRESETS, resolve
 from fedcore.sim.federation import check_dataset
 from fedcore.sources.benchmark import benchmark_names, find
 
-# Files that are fetched have a source; LEAF's are the user's own. Their tests bring small ones.
-OWN_FILES = ("leaf",)
+# Files that are fetched have a source; LEAF's and Hugging Face's are the user's own.
+OWN_FILES = ("leaf", "hf:NAME")
 WITHOUT_FILES = [
     name
     for name in benchmark_names()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedcore.datasets import leaf
+from fedcore.datasets.shakespeare import encode
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
 from fedcore.sources import benchmark as _benchmark
 
@@ -123,3 +124,32 @@ def test_hyperparameters_name_a_model_that_takes_anything():
     assert leaf.hyperparameters("paper")["model"] == "logistic"
     with pytest.raises(BadOption, match="leaf-femnist"):
         _benchmark.find("leaf-femnist")
+
+
+def test_femnist_is_pictures_of_a_shape(tmp_path):
+    """LEAF's own format: 784 numbers from 0 to 1, classes 0 to 61."""
+    pictures = [[n / 784] * 784 for n in range(4)]
+    write(tmp_path / "all.json", {"f0001_41": (pictures, [0, 61, 10, 36])})
+    options = {"shape": "1x28x28", "classes": 62, "train": 0.5}
+    dataset = _benchmark.find("leaf").load(seed=0, data_dir=tmp_path, options=options)
+    assert dataset.clients[0].x.shape == (2, 1, 28, 28)
+    assert dataset.num_classes == 62
+
+
+def test_sent140_is_the_text_of_tweets_by_characters(tmp_path):
+    """LEAF's own format: id, date, query, user, text, part; 1 is a good mood."""
+
+    def tweet(text):
+        return ["12", "Mon May 11", "NO_QUERY", "ann", text, "training"]
+
+    users = {"ann": ([tweet("oh no"), tweet("yes yes yes")], [0, 1]), "bob": ([tweet("")], [0])}
+    write(tmp_path / "all.json", users)
+    options = {"length": 8, "classes": 2, "train": 1}
+    dataset = _benchmark.find("leaf").load(seed=0, data_dir=tmp_path, options=options)
+    assert dataset.clients[0].x.dtype == torch.uint8
+    texts = {bytes(row.tolist()) for row in dataset.clients[0].x}
+    assert texts == {bytes([0] * 3 + encode("oh no").tolist()), bytes(encode("yes yes ").tolist())}
+    assert dataset.clients[1].x.tolist() == [[0] * 8]
+    assert sorted(dataset.clients[0].y.tolist()) == [0, 1]
+    with pytest.raises(BadData, match="texts of different lengths"):
+        leaf.load(data_dir=tmp_path)

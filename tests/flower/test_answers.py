@@ -25,14 +25,12 @@ from fedcore.flower.wire import (
     report_metrics,
     to_record,
 )
-from fedcore.types import Assignment, LocalPlan, Phase, Way
 
 BASE = {
     "w": torch.arange(6.0).reshape(2, 3),
     "b": torch.zeros(3, dtype=torch.float64),
     "n": torch.tensor(7),
 }
-TOLD = Assignment(3, LocalPlan((Phase(2),), Way.FULL), base_version=5, seed=0)
 REPORT = Report(12, 5, steps=40, work=160, training_seconds=1.5, age=0.1, handler_seconds=2.0)
 TRIP = 3.0
 
@@ -120,7 +118,7 @@ def test_one_model_and_one_report_are_expected():
         with pytest.raises(BadMessage, match="one ArrayRecord"):
             read_model(RecordDict(records), BASE, math.inf)
         with pytest.raises(BadMessage, match="one MetricRecord"):
-            read_counts(RecordDict(records), TOLD, 12, 2, TRIP)
+            read_counts(RecordDict(records), 5, 12, 2, TRIP)
 
 
 def test_an_update_ten_times_as_long_as_usual_is_refused():
@@ -159,17 +157,17 @@ LIES = {
 def test_counts_that_cannot_be_are_refused(lie):
     metrics = MetricRecord({**report_metrics(REPORT, 80), **lie})
     with pytest.raises(BadMessage):
-        read_counts(RecordDict({"metrics": metrics}), TOLD, 12, 2, TRIP)
+        read_counts(RecordDict({"metrics": metrics}), 5, 12, 2, TRIP)
 
 
 def test_counts_that_can_be_are_read():
     metrics = MetricRecord(report_metrics(REPORT, 80))
-    assert read_counts(RecordDict({"m": metrics}), TOLD, 12, 2, TRIP)[:2] == (REPORT, 80)
+    assert read_counts(RecordDict({"m": metrics}), 5, 12, 2, TRIP)[:2] == (REPORT, 80)
 
 
 def test_a_clock_that_is_an_hour_behind_does_no_harm():
     metrics = MetricRecord({**report_metrics(REPORT, 80), "age": -3600.0})
-    assert read_counts(RecordDict({"m": metrics}), TOLD, 12, 2, TRIP)[0].age == -3600.0
+    assert read_counts(RecordDict({"m": metrics}), 5, 12, 2, TRIP)[0].age == -3600.0
 
 
 def test_a_weight_is_a_number_above_zero():
@@ -223,7 +221,7 @@ def test_fuzzed_counts_are_refused_or_can_be(said, left_out):
     told = {**report_metrics(REPORT, 80), **said}
     metrics = MetricRecord({k: v for k, v in told.items() if k not in left_out})
     try:
-        report, examples, _ = read_counts(RecordDict({"m": metrics}), TOLD, 12, 2, TRIP)
+        report, examples, _ = read_counts(RecordDict({"m": metrics}), 5, 12, 2, TRIP)
     except BadMessage:
         return
     assert not left_out

@@ -5,13 +5,12 @@ import torch
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ConfigRecord
 from tests.flower.grid import InProcessGrid, Time, adding, failing, silent
 
 from fedcore.flower import FedCore
 from fedcore.flower.clock import POLL, TTL, GridClock
 from fedcore.flower.fleet import Fleet
-from fedcore.flower.post import Post
 from fedcore.flower.wire import SHIFT
 from fedcore.server.clock import Clock
 from fedcore.server.state import Job
@@ -23,13 +22,10 @@ FULL = LocalPlan((Phase(2),), Way.FULL)
 
 def clock_over(nodes, most=3600.0, bounded=True, **options):
     grid = InProcessGrid(Time(), nodes)
-    post = Post(grid, grid.time.monotonic, grid.time.sleep)
-    fleet = Fleet(8)
-    fleet.meet(grid.get_nodes())
-    order = RecordDict({"arrays": ArrayRecord(), "config": ConfigRecord({"lr": 0.1})})
-    owner = FedCore(local_epochs=2, grace=3.0, **options)
-    clock: Clock = GridClock(post, fleet, owner, order, most, bounded)
-    clock.deadline = 20.0
+    owner = FedCore(local_epochs=2, grace=3.0, deadline=20.0, **options)
+    owner.monotonic, owner.sleep = grid.time.monotonic, grid.time.sleep
+    clock: Clock = GridClock(grid, Fleet(8), owner, ConfigRecord({"lr": 0.1}), most, bounded)
+    clock.set_deadline()
     return clock, grid
 
 

@@ -153,6 +153,7 @@ def serve(folder, rounds, kill_after=None, **options):
     grid = InProcessGrid(Time(), nodes)
     grid.keys = {n: f"key {n}".encode() for n in nodes}
     strategy = FedCore(
+        strategy=RUN.strategy,
         deadline=20.0,
         local_epochs=2,
         fraction_train=0.6,

@@ -7,14 +7,14 @@ pytest.importorskip("flwr")
 
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption
-from fedcore.flower.strategy import Options, keeps_no_deadline
+from fedcore.flower.strategy import Options
 from fedcore.types import ClientProfile
 
 SLOW = ClientProfile(100, 15.0)
 
 
 def proxy(params, **method):
-    plan = Options(method=method).build_strategy(params, 3).plan(SLOW, 10.0, 3)
+    plan = Options(strategy="fedcore", method=method).build_strategy(params, 3).plan(SLOW, 10.0, 3)
     return plan.phases[-1].coreset.proxy
 
 
@@ -26,12 +26,12 @@ def test_what_stands_in_for_gradients_is_chosen_as_in_the_simulator():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "keeps"), [("fedcore", True), ("fedprox", True), ("fedavg-ds", True)]
+    ("strategy", "keeps"),
+    [("fedcore", True), ("fedprox", True), ("fedavg-ds", True), ("fedavg", False)],
 )
 def test_who_keeps_a_deadline(strategy, keeps):
     built = Options(strategy=strategy).build_strategy({}, 3)
-    assert keeps_no_deadline(built) is not keeps
-    assert keeps_no_deadline(Options(strategy="fedavg").build_strategy({}, 3))
+    assert built.keeps_deadline is keeps
 
 
 def test_weights_need_a_mean(tmp_path):

@@ -9,7 +9,7 @@ from flwr.app.error import Error
 from tests.flower.grid import InProcessGrid, Time
 
 from fedcore.errors import FedCoreError
-from fedcore.flower.post import AT_ONCE, Letter, Post
+from fedcore.flower.post import AT_ONCE, TTL, Letter, Post
 
 
 def post_over(node, count=1):
@@ -20,8 +20,7 @@ def post_over(node, count=1):
 def letters(post, count, expires=60.0):
     content = RecordDict({"arrays": ArrayRecord(), "config": ConfigRecord({"server-round": 1})})
     messages = [Message(content, node, "train") for node in range(count)]
-    now = post.monotonic()
-    return messages, [Letter(node, None, node, now, now + expires) for node in range(count)]
+    return messages, [Letter(node, None, expires / TTL) for node in range(count)]
 
 
 def replying(order, arrays, message):

@@ -28,6 +28,7 @@ def run(nodes, rounds=2, *, grid=None, start=None, **options):
     began = {"train_config", "evaluate_config", "evaluate_fn", "timeout"} & options.keys()
     called = {name: options.pop(name) for name in began}
     fixed = {"deadline": 20.0, "grace": 3.0, "local_epochs": 3, "fraction_evaluate": 0.0}
+    fixed["strategy"] = "fedcore"  # whose merge is a plain mean
     strategy = FedCore(**fixed | options)
     strategy.monotonic, strategy.sleep = grid.time.monotonic, grid.time.sleep
     return strategy.start(grid, ArrayRecord(start or START), rounds, **called), grid
@@ -57,6 +58,34 @@ def test_a_key_of_the_users_weighs():
     nodes = {7: adding(1.0, metrics={"trust": 3.0}), 8: adding(5.0, metrics={"trust": 1.0})}
     result, _ = run(nodes, 1, weighted_by_key="trust")
     assert torch.allclose(weights(result), START["w"] + 2.0)
+
+
+def test_ours_is_the_default_and_its_weights_and_the_users_multiply():
+    """U = Σ p_i √(ā / a_i) Δ_i, where p_i is 1 / K, or by the user's key."""
+    assert FedCore(deadline=20.0).options.strategy == "tempo"
+    # Three epochs of 10 and 30 samples: a = 30 and 90, far below what the deadline allows.
+    nodes = {7: adding(1.0, samples=10), 8: adding(3.0, samples=30)}
+    found = {}
+    for key in (None, "num-examples"):
+        own = {} if key is None else {"weighted_by_key": key}
+        result, _ = run(nodes, 1, strategy="tempo", **own)
+        found[key] = weights(result) - START["w"]
+    plain = 0.5 * 2**0.5 * 1 + 0.5 * (60 / 90) ** 0.5 * 3  # ā = 60
+    keyed = 0.25 * 2.5**0.5 * 1 + 0.75 * (75 / 90) ** 0.5 * 3  # ā = (30 · 1 + 90 · 3) / 4 = 75
+    assert found[None] == pytest.approx(torch.full((1, 2), plain))
+    assert found["num-examples"] == pytest.approx(torch.full((1, 2), keyed))
+
+
+def test_under_ours_who_is_slow_does_what_fits_and_makes_up_for_it():
+    slow = adding(1.0, samples=100, seconds=20.0, trip=22.0)
+    _, grid = run({7: adding(1.0), 8: slow}, 2, strategy="tempo")
+    plans = {(n, order.assignment.base_version): order.assignment.plan for n, order, _ in grid.sent}
+    # Nobody knows it yet: everything, until its time is up. Then 279 samples, as above: two epochs
+    # of 100, and a draw of the rest.
+    assert [(phase.epochs, phase.coreset) for phase in plans[8, 0].phases] == [(3, None)]
+    whole, drawn = plans[8, 1].phases
+    assert (whole.epochs, drawn.coreset.selector) == (2, "uniform-plain")
+    assert 75 <= drawn.coreset.budget <= 79
 
 
 @pytest.mark.parametrize("trust", [0.0, -1.0, float("nan"), float("inf"), [1.0]])

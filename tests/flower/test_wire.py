@@ -50,7 +50,7 @@ def test_a_report_arrives_as_it_was_sent() -> None:
 @pytest.mark.parametrize("selector", ["./own.py", "/tmp/x.py", "nothing"])
 def test_a_server_cannot_choose_code(selector: str) -> None:
     told = json.loads(order_text(ORDER))
-    told["plan"]["phases"][1]["coreset"]["selector"] = selector
+    told["assignment"]["plan"]["phases"][1]["coreset"]["selector"] = selector
     with pytest.raises(BadMessage, match="selector"):
         read_order(json.dumps(told))
 
@@ -140,7 +140,7 @@ def test_what_is_no_order_is_refused(text: object) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, [1], {}, None])
 def test_options_of_a_selector_are_plain(value: object) -> None:
     told = json.loads(order_text(ORDER))
-    told["plan"]["phases"][1]["coreset"]["options"] = [["a", value]]
+    told["assignment"]["plan"]["phases"][1]["coreset"]["options"] = [["a", value]]
     with pytest.raises(BadMessage, match="option"):
         read_order(json.dumps(told))
 

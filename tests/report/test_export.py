@@ -6,7 +6,7 @@ import pytest
 
 from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
-from fedcore.errors import BadOption
+from fedcore.errors import BadData, BadOption
 from fedcore.report.export import check_tools, export
 from fedcore.report.output import ROUNDS
 
@@ -49,7 +49,8 @@ def test_tensorboard_reads_what_its_own_writer_wrote(job):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    export(job, ["tensorboard"])
+    for _ in range(2):  # as when a finished job is resumed: no round is there twice
+        export(job, ["tensorboard"])
     places = sorted((job / "tensorboard").iterdir())
     assert [place.name for place in places] == ["fedavg-30-seed-0", "fedcore-30-seed-0"]
     read = EventAccumulator(str(places[1])).Reload()
@@ -59,7 +60,7 @@ def test_tensorboard_reads_what_its_own_writer_wrote(job):
 
 
 def test_mlflow_gets_options_and_metrics_of_every_run(job, monkeypatch):
-    """By what is called: MLflow itself is a large package."""
+    """By what is called: MLflow itself is a large package; where it is, the next test reads it."""
     called = []
 
     class Run:
@@ -71,7 +72,8 @@ def test_mlflow_gets_options_and_metrics_of_every_run(job, monkeypatch):
 
     class Stand:
         set_experiment = staticmethod(called.append)
-        start_run = staticmethod(lambda run_name: called.append(run_name) or Run())
+        search_runs = staticmethod(lambda **_: [])
+        start_run = staticmethod(lambda run_name, tags: called.append(run_name) or Run())
         log_params = staticmethod(lambda known: called.append(known["rounds"]))
         log_metrics = staticmethod(lambda known, step: called.append((step, set(known))))
 
@@ -83,6 +85,64 @@ def test_mlflow_gets_options_and_metrics_of_every_run(job, monkeypatch):
         *("fedcore synthetic-1-1", "fedavg-30-seed-0", 2, *steps),
         *("fedcore synthetic-1-1", "fedcore-30-seed-0", 2, *steps),
     ]
+
+
+@pytest.fixture
+def mlflow(tmp_path, monkeypatch):
+    package = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    package.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    yield package
+    package.set_tracking_uri(None)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_reads_what_its_own_client_wrote(job, mlflow):
+    for _ in range(2):  # as when a finished job is resumed: no run is there twice
+        export(job, ["mlflow"])
+    client = mlflow.MlflowClient()
+    place = client.get_experiment_by_name("fedcore synthetic-1-1")
+    runs = {run.info.run_name: run for run in client.search_runs(place.experiment_id)}
+    assert sorted(runs) == ["fedavg-30-seed-0", "fedcore-30-seed-0"]
+    assert len(client.search_runs(place.experiment_id)) == 2
+    run = runs["fedcore-30-seed-0"]
+    assert run.info.status == "FINISHED"
+    assert run.data.params["strategy"] == "fedcore"
+    assert run.data.params["epochs"] == "1"
+    assert float(run.data.params["learning_rate"]) == SMALL.learning_rate
+    own = [row for row in rows(job) if row["strategy"] == "fedcore"]
+    for name in ("round_time", "train_loss", "test_accuracy"):
+        history = client.get_metric_history(run.info.run_id, name)
+        assert [(one.step, one.value) for one in history] == [(r["round"], r[name]) for r in own]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_that_mlflow_got_in_part_is_sent_again(job, mlflow, monkeypatch):
+    def no_more(*_, **__):
+        raise OSError("the line is dead")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(mlflow, "log_metrics", no_more)
+        with pytest.raises(BadData, match=r"the line is dead; all results are in .* --resume"):
+            export(job, ["mlflow"])
+    export(job, ["mlflow"])
+    client = mlflow.MlflowClient()
+    place = client.get_experiment_by_name("fedcore synthetic-1-1")
+    states = sorted(run.info.status for run in client.search_runs(place.experiment_id))
+    assert states == ["FAILED", "FINISHED", "FINISHED"]
+
+
+def test_a_tool_that_fails_is_one_sentence(job, monkeypatch):
+    class Dead:
+        def set_experiment(self, name):
+            raise ConnectionError("nobody answers\n  at port 9")
+
+    monkeypatch.setitem(sys.modules, "mlflow", Dead())
+    with pytest.raises(BadData) as refusal:
+        export(job, ["mlflow"])
+    assert str(refusal.value) == (
+        "handing rounds to mlflow failed with ConnectionError: nobody answers at port 9; all "
+        f"results are in {str(job)!r}, and --resume hands them over again"
+    )
 
 
 def test_what_is_missing_is_refused_before_anything_is_trained(tmp_path, monkeypatch):

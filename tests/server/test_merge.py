@@ -36,6 +36,14 @@ def test_the_weighted_mean_counts_samples_and_draws():
     assert merged(aggregation("samples"), answers).params["w"].item() == pytest.approx(2.6)
 
 
+@pytest.mark.parametrize(("name", "expected"), [("mean", (1 + 15) / 4), ("samples", (3 + 15) / 6)])
+def test_a_weight_that_an_answer_brings_multiplies(name, expected):
+    heavy = replace(answer(1, 5.0, samples=1), payload={"weight": torch.tensor(3.0)})
+    light = replace(answer(0, 1.0, samples=3), payload={"weight": torch.tensor(1.0)})
+    found = merged(aggregation(name), [light, heavy]).params["w"].item()
+    assert found == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("name", ["mean", "samples"])
 def test_without_answers_everything_stays_as_it_is(name):
     assert merged(aggregation(name), []) is START

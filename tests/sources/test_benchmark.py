@@ -116,5 +116,6 @@ def test_only_data_options_are_offered():
     with pytest.raises(BadOption) as found:
         find("synthetic-1-1").load(seed=0, data_dir=None, options={"zzz": 4})
     assert str(found.value) == (
-        "no data option named 'zzz'; there are alpha, beta, clients, dimension, classes"
+        "no data option named 'zzz'; there are alpha, beta, classes, clients, dimension, how, "
+        "least, shards"
     )

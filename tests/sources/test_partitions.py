@@ -93,6 +93,27 @@ def test_a_partitioner_of_flower_datasets(monkeypatch):
     assert [part.tolist() for part in partition([0, 1, 0, 1], how=Halves())] == [[0, 1], [2, 3]]
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["Iid", "Dirichlet", "Shard", "Linear", "NaturalId"])
+def test_the_partitioners_of_flower_datasets_themselves(name):
+    there = pytest.importorskip("flwr_datasets.partitioner", reason="not installed")
+    options = {
+        "Iid": {"num_partitions": 10},
+        "Dirichlet": {"num_partitions": 10, "partition_by": "label", "alpha": 0.5},
+        "Shard": {"num_partitions": 10, "partition_by": "label", "num_shards_per_partition": 2},
+        "Linear": {"num_partitions": 10},
+        "NaturalId": {"partition_by": "label"},
+    }
+    labels = np.random.default_rng(0).integers(10, size=1000)
+    parts = partition(labels, how=getattr(there, f"{name}Partitioner")(**options[name]))
+    assert len(parts) == 10
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(1000))
+    if name == "NaturalId":
+        assert all(len(set(labels[part])) == 1 for part in parts)
+    with pytest.raises(BadData, match="partitioning by LinearPartitioner failed with"):
+        partition(labels[:3], how=there.LinearPartitioner(10))
+
+
 def made(shift: float = 0.0, *, seed: int = 0):
     draw = np.random.default_rng(seed)
     owners = np.array(["ann", "bob", "eve"])[draw.integers(3, size=300)]
@@ -135,3 +156,24 @@ def test_from_the_command_line_through_a_file(tmp_path):
     clients = [client.take(slice(None)) for client in dataset.clients.values()]
     history = fedcore.simulate(clients, __import__("torch").nn.Linear(3, 3), rounds=1, epochs=1)
     assert len(history.rounds) == 1
+
+
+@pytest.mark.parametrize("how", ["iid", "dirichlet", "shards", "by"])
+def test_any_benchmark_is_dealt_out_anew(how):
+    from fedcore.sources.benchmark import find
+
+    known = find("synthetic-1-1").load(seed=0, data_dir=None, options={})
+    options = {"how": how, "clients": 12, "alpha": 0.7}
+    dealt = find("synthetic-1-1").load(seed=0, data_dir=None, options=options)
+    pairs = [(np.concatenate([c.take(slice(None))[0] for c in one.clients.values()]), one)
+             for one in (known, dealt)]  # fmt: skip
+    before, after = (np.sort(x.sum(axis=1)) for x, _ in pairs)
+    assert after == pytest.approx(before)
+    assert len(dealt.clients) == (10 if how == "by" else 12)
+    assert dealt.test.x.equal(known.test.x)
+    if how == "by":
+        assert all(len(set(c.labels.tolist())) == 1 for c in dealt.clients.values())
+    as_many = find("synthetic-1-1").load(seed=0, data_dir=None, options={"how": "iid"})
+    assert len(as_many.clients) == 30
+    with pytest.raises(BadOption, match="no data option named 'alpa'; did you mean 'alpha'"):
+        find("mnist").load(seed=0, data_dir=None, options={"how": "iid", "alpa": 3})

@@ -13,6 +13,7 @@ from fedcore.cli.grid import prepare
 from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT
 from fedcore.errors import BadOption
+from fedcore.losses import CROSS_ENTROPY
 from fedcore.records import RunKey
 from fedcore.sim.fleet import Known, Sizes, fleet_of, read_fleet
 from fedcore.sim.outlook import FEWEST, Curve, Outlook, outlook, time_to
@@ -23,7 +24,7 @@ from fedcore.threads import one_thread_each
 from fedcore.values import MANY, above_zero, whole_number
 
 # What is advised on, unless it is said otherwise; stragglers make the deadline τ to compare with.
-ADVISED = {"strategies": "fedcore", "coreset_epochs": 1, "catch_up": 3.0, "stragglers": 30.0}
+ADVISED = {"strategies": "tempo", "stragglers": 30.0}
 MULTIPLES = [2.0**power for power in range(-5, 3)]  # of τ, beside the time of sending
 TURNS = (8, 4, 2, 2, 2, 2)  # how many deadlines are tried, with a seed each: the best so far
 MOST_PLANNED = 2000  # clients that arithmetic looks at
@@ -87,6 +88,8 @@ def advise(
     for name in ("strategies", "stragglers", "seed", "learning_rates"):
         if len(several := getattr(experiment, name)) > 1:
             raise BadOption(f"{name} must be one here, got {several}; call once for each")
+    if experiment.loss != CROSS_ENTROPY:
+        raise BadOption(f"loss {experiment.loss!r} has no accuracy to reach; leave it out here")
     if not csv:
         return _tried(experiment, budget, tell)
     rows = read_fleet(source)

@@ -105,9 +105,7 @@ def stats(
         try:
             draw_histogram(sizes, title, plot)
         except ImportError:
-            raise BadOption(
-                "plot needs matplotlib; install FedCore with its extra 'plots'"
-            ) from None
+            raise BadOption("plot needs matplotlib; install FedCore's extra 'plots'") from None
         console.print(f"Written to {plot}", soft_wrap=True)
 
 

@@ -4,6 +4,7 @@ Caldas et al. 2018: tables with ``users``, ``user_data`` and ``num_samples``. ``
 folder with ``train/`` and ``test/``, each with JSON files; or one file, or a folder of files,
 whose users' samples are then split by a seed. Numbers become float tensors. Texts become windows
 over the 90 symbols of ``shakespeare``, one per sample; the first character of a label is the class.
+Of a tweet of Sent140 the text is taken, by characters, where LEAF takes 25 words that GloVe knows.
 """
 
 import gzip
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedcore.arrays import as_samples, check_alike
-from fedcore.datasets.shakespeare import SYMBOLS, encode
+from fedcore.datasets.shakespeare import SYMBOLS, encode, padded
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
 from fedcore.sources.files import DataDir
 from fedcore.types import ClientData, FederatedDataset
@@ -39,40 +40,40 @@ def load(
     train: float = 0.9,
     shape: str = "",
     classes: int = 0,
+    length: int = 0,
 ) -> FederatedDataset:
     """Read the files; users are clients 0, 1, ... in the order of the files.
 
     ``train`` is the share of each user's samples that train, where the files have no split; an
-    input has its own ``shape`` unless one is named; ``classes`` of 0 are as many as labels need.
+    input has its own ``shape`` unless one is named; ``classes`` of 0 are as many as labels need;
+    texts are padded or cut to a ``length`` unless it is 0.
     """
     if not isinstance(train, int | float) or not 0 < train <= 1:
-        raise BadOption(f"train must be a share above 0 and at most 1, got {train}")
+        raise BadOption(f"train must be a share above 0 and at most 1, got {train!r}")
     whole_number("classes", classes, 0)
     if data_dir is None:
         where = "leaf needs to know where its JSON files are"
         raise DatasetUnavailable(f"{where}; name their folder with --data-dir")
     if (data_dir / "train").is_dir() and (data_dir / "test").is_dir():
-        training, held_out = _read(data_dir / "train"), _read(data_dir / "test")
+        training, held_out = (_read(data_dir / part, length) for part in ("train", "test"))
     else:
-        training, held_out = _split(_read(data_dir), train, seed)
+        training, held_out = _split(_read(data_dir, length), train, seed)
     if not training:
         raise BadData(f"{str(data_dir)!r} has no user with a sample to train on")
     first_name, first = next(iter(training.items()))
     for name, data in (*training.items(), *held_out.items()):
         check_alike(f"user {name!r}", data.x, f"user {first_name!r}", first.x)
     form = _parse_shape(shape, first.x)
-    clients = [ClientData(data.x.reshape(len(data), *form), data.y) for data in training.values()]
-    test = None
-    if held_out:
-        y = torch.cat([data.y for data in held_out.values()])
-        x = torch.cat([data.x for data in held_out.values()]).reshape(len(y), *form)
-        test = ClientData(x, y)
+    users = (*training.values(), *held_out.values())
+    every = [ClientData(data.x.reshape(len(data), *form), data.y) for data in users]
+    away = [data.take(slice(None)) for data in every[len(training) :]]
+    test = ClientData(*map(torch.cat, zip(*away, strict=True))) if away else None
     # Characters have a class for each symbol, seen or not.
-    labels = [data.y for data in (*training.values(), *held_out.values())]
-    text = first.x.dtype == torch.uint8
-    found = SYMBOLS if text else int(torch.cat(labels).max()) + 1
+    most = max(int(data.y.max()) for data in every)
+    found = SYMBOLS if first.x.dtype == torch.uint8 else 1 + most
     sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
-    return FederatedDataset(dict(enumerate(clients)), test, classes or found, sizes)
+    clients = dict(enumerate(every[: len(training)]))
+    return FederatedDataset(clients, test, classes or found, sizes)
 
 
 def _split(users: Users, train: float, seed: int) -> tuple[Users, Users]:
@@ -101,7 +102,7 @@ def _parse_shape(shape: str, inputs: Tensor) -> tuple[int, ...]:
     return form
 
 
-def _read(place: Path) -> Users:
+def _read(place: Path, length: int) -> Users:
     """The users of a file, or of all files in a folder."""
     inside = (*place.glob("*.json"), *place.glob("*.json.gz"))
     files = [place] if place.is_file() else sorted(inside)
@@ -110,14 +111,14 @@ def _read(place: Path) -> Users:
         raise DatasetUnavailable(f"{what}, a folder of them, or one with train/ and test/")
     users: Users = {}
     for path in files:
-        for name, data in read_users(path).items():
+        for name, data in read_users(path, length).items():
             if name in users:
                 raise BadData(f"user {name!r} in {str(path)!r} is in an earlier file too")
             users[name] = data
     return users
 
 
-def read_users(path: Path) -> Users:
+def read_users(path: Path, length: int = 0) -> Users:
     """The users of a file in the order of ``users``; those without samples are left out."""
     try:
         raw = path.read_bytes()
@@ -139,7 +140,7 @@ def read_users(path: Path) -> Users:
     found: Users = {}
     for user, count in zip(users, counts, strict=True):
         where = f"user {user!r} in {str(path)!r}"
-        data = _samples(where, content["user_data"].get(user))
+        data = _samples(where, content["user_data"].get(user), length)
         if len(data) != count:
             raise BadData(f"{where} has {len(data)} samples, but num_samples says {count}")
         if len(data):
@@ -147,15 +148,17 @@ def read_users(path: Path) -> Users:
     return found
 
 
-def _samples(where: str, entry: Any) -> ClientData:
+def _samples(where: str, entry: Any, length: int) -> ClientData:
     """Numbers as they are; texts of one length as symbols, labels by their first character."""
     if not isinstance(entry, dict) or not all(isinstance(entry.get(k), list) for k in "xy"):
         raise BadData(f"{where} has no lists 'x' and 'y' in user_data")
     x, y = entry["x"], entry["y"]
+    if x and all(isinstance(row, list) and [*map(type, row)] == [str] * 6 for row in x):
+        x = [row[4] for row in x]  # of Sent140: id, date, query, user, text, part
     if is_text := bool(x) and all(isinstance(text, str) for text in x):
-        if len({len(text) for text in x}) > 1:
+        if length == 0 and len({len(text) for text in x}) > 1:
             raise BadData(f"{where} has texts of different lengths; windows must have one length")
-        x = torch.stack([encode(text) for text in x])
+        x = padded(x, length or len(x[0]))
     if y and all(isinstance(text, str) and text for text in y):
         y = torch.cat([encode(text[0]) for text in y])
     data = as_samples(where, (x, y), torch.float32)

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedcore.errors import BadData, BadOption
 from fedcore.sources.files import DataDir, DataFile, Source, read
@@ -110,6 +111,13 @@ def encode(text: str) -> Tensor:
     # Whatever is not ASCII becomes code point 127, which has no symbol of its own.
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return torch.from_numpy(_TABLE[np.minimum(points, 127)])
+
+
+def padded(texts: Sequence[str], length: int) -> Tensor:
+    """Symbols [n, length] of the beginnings of texts; padding stands in front of short ones."""
+    whole_number("length", length, 1, 1_000_000)
+    rows = [encode(str(text)[:length]) for text in texts]
+    return torch.stack([functional.pad(row, (length - len(row), 0)) for row in rows])
 
 
 def windows(symbols: Tensor, length: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,5 @@
 """What the server learns of its nodes, their speed and the way to them."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +13,10 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore import log
 
 from fedcore.flower.wire import Report
-from fedcore.server.controller import Seen
+from fedcore.server.controller import SHARE, Seen
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
-SHARE = 0.5  # of a new measurement in an average
 FADING = 0.8  # of what is known of a node that sits out, every round
 UNMEASURED = 1e9  # samples a second: who is not known yet is told to do everything
 KEPT, RECENT = 16, 4  # trips that are remembered, and those whose mean is the way
@@ -84,23 +81,21 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def sizes(self) -> ClientSizes:
         """Samples of each; who was not met yet counts as the mean of the others."""
         known = [node.samples for node in self.nodes if node.samples]
-        mean = round(fmean(known)) if known else 1
+        mean = round(fmean(known or [1]))
         return ClientSizes(range(len(self)), [node.samples or mean for node in self.nodes])
 
-    def learn(
-        self, client: ClientId, report: Report, examples: int, trip: float, timely: bool
-    ) -> None:
-        """Take a report in; ``timely``: it was collected as it came, so that its trip is known."""
+    def learn(self, client: ClientId, said: Report, samples: int, trip: float, known: bool) -> None:
+        """Take a report in; a trip is ``known`` if its answer was collected as it came."""
         node = self.nodes[client]
-        node.samples = examples
-        if report.work and report.training_seconds > 0:
-            now = report.work / report.training_seconds
+        node.samples = samples
+        if said.work and said.training_seconds > 0:
+            now = said.work / said.training_seconds
             node.speed += SHARE * (now - node.speed) if node.speed else now
         for last in self.rounds[-1:]:
-            last[1:] = last[1] + report.loss_sum, last[2] + report.loss_count
-        if timely:
-            node.ways = [*node.ways, max(0.0, trip - report.training_seconds)][-KEPT:]
-            node.backs = [*node.backs, trip - report.age - report.handler_seconds][-KEPT:]
+            last[1:] = last[1] + said.loss_sum, last[2] + said.loss_count
+        if known:
+            node.ways = [*node.ways, max(0.0, trip - said.training_seconds)][-KEPT:]
+            node.backs = [*node.backs, trip - said.age - said.handler_seconds][-KEPT:]
 
     def fade(self, client: ClientId) -> None:
         """Who sits out is not measured any more: believe a little less that it is too slow."""
@@ -116,7 +111,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def longest(self) -> float:
         """The longest update that is accepted."""
         middle = median(self.norms) if len(self.norms) >= FEWEST_NORMS else 0.0
-        return LONGEST * middle if middle > 0 else float("inf")
+        return LONGEST * middle or float("inf")
 
     def accept(self, client: ClientId, norm: float) -> None:
         """A good answer, and how far it went."""
@@ -140,9 +135,10 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def seen(self, epochs: int, most: float) -> Seen:
         """What a deadline is decided by: who is online and was measured, and the rounds so far."""
         there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
-        table = np.array([[n.samples, n.speed, n.way] for n in there]).reshape(-1, 3)
-        samples, speeds, ways = table.T
-        rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(table), bool)
+        samples, speeds, ways = (
+            np.array([(n.samples, n.speed, n.way) for n in there]).reshape(-1, 3).T
+        )
+        rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(there), bool)
         return Seen(epochs, samples, speeds, ways, drawn, len(self.online), rounds, most)
 
     def known_ways(self) -> list[float]:

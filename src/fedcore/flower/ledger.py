@@ -1,11 +1,4 @@
-"""What a deployment leaves behind: a line a round, the simulator's records, and checkpoints.
-
-A checkpoint is the simulator's (``report.output``): safetensors with a checksum of names,
-types, shapes and raw bytes, put in place in one step; what the fleet taught is in it. There is one
-file a round, the last few are kept, and a damaged one is passed over.
-"""
-
-from __future__ import annotations
+"""What a deployment leaves behind: a line a round, the simulator's records, and its checkpoints."""
 
 import math
 from collections.abc import Mapping
@@ -41,11 +34,11 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
 
 
 def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> ServerState:
-    """The state after the last round that is whole on disk; else ``start``."""
+    """The state after the last round that is whole on disk, and its fleet; else ``start``."""
     for path in sorted(folder.glob(FILES), reverse=True):
         try:
-            owner, _, saved = load_checkpoint(path) or (None, 0, Snapshot({}, {}))
-            if owner is None or saved.meta.get("format") != FORMAT:
+            owner, _, saved = load_checkpoint(path) or (run, 0, Snapshot({}, {}))
+            if saved.meta.get("format") != FORMAT:
                 raise BadRecord(f"{str(path)!r} is no checkpoint of this version")
         except BadRecord as error:
             log(WARNING, "%s; the one before it is used", error)
@@ -53,10 +46,8 @@ def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> Serve
         state = from_snapshot(saved, torch.device("cpu"), cast(Any, None))  # it has no jobs
         models = [{n: (v.shape, v.dtype) for n, v in s.params.items()} for s in (state, start)]
         if owner != run or models[0] != models[1]:
-            raise BadOption(
-                f"{str(path)!r} is of another job, {owner.strategy} with seed {owner.seed}, or of "
-                "another model; name another checkpoint folder"
-            )
+            what = f"{str(path)!r} is of another job, {owner.strategy} with seed {owner.seed}, or"
+            raise BadOption(f"{what} of another model; name another checkpoint folder")
         fleet.restore(saved.meta["fleet"])
         log(INFO, "going on after round %d, from %s", state.version, path)
         return state
@@ -67,8 +58,7 @@ def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int) -> O
     """The folder of records; what it holds beyond ``done`` rounds is trained again."""
     if (path / EXPERIMENT).exists():
         folder = OutputFolder.resume(path, job, [run])
-        if kept := folder.runs.pop(run, [])[:done]:
-            folder.runs[run] = kept
+        folder.runs = {run: kept} if (kept := folder.runs.get(run, [])[:done]) else {}
     else:
         folder = OutputFolder.create(path, job)
     folder.begin()
@@ -79,6 +69,13 @@ def round_record(
     merged: Merged, notes: Notes, deadline: float, metrics: MetricRecord | None, measuring: float
 ) -> RoundRecord:
     """A round; ``metrics`` took ``measuring`` seconds, and what nobody measured is None."""
+
+    def first(part: str, most: float) -> float | None:
+        """The metric with ``part`` in its name, which is all that Flower's apps agree on."""
+        found = (v for k, v in (metrics or {}).items() if part in k and isinstance(v, int | float))
+        value = next(map(float, found), math.nan)
+        return value if 0 <= value <= most else None
+
     # Whoever was late did nothing, in the time it had.
     did = [replace(c, work=0) if c.wasted is Waste.CANCELLED else c for c in merged.clients]
     return RoundRecord(
@@ -86,8 +83,8 @@ def round_record(
         rejected=merged.rejected + notes.refused,
         train_loss=None,
         train_accuracy=None,
-        test_loss=_number(metrics, "loss", math.inf),
-        test_accuracy=_number(metrics, "acc", 1.0),
+        test_loss=first("loss", math.inf),
+        test_accuracy=first("acc", 1.0),
         wall_seconds=merged.seconds + measuring,
         training_seconds=merged.training_seconds,
         evaluation_seconds=measuring,
@@ -99,17 +96,10 @@ def line(record: RoundRecord, notes: Notes, reason: str) -> str:
     late = {c.client_id for c in record.clients if c.wasted is Waste.CANCELLED}
     asked = sum(c.work > 0 for c in record.clients) + len(late) + len(notes.failed)
     timely = sum(c.work > 0 and c.seconds <= record.deadline for c in record.clients)
+    paths = {c.client_id: "late" if c.client_id in late else c.path for c in record.clients}
     did = [
-        f"{c.client_id} {'late' if c.client_id in late else c.path} {c.work} in {c.seconds:.1f} s"
-        for c in record.clients
+        f"{c.client_id} {paths[c.client_id]} {c.work} in {c.seconds:.1f} s" for c in record.clients
     ]
     did += [f"{client} {why}" for client, why in notes.failed]
     length = f"{record.seconds:.1f} s of {record.deadline:.1f} s ({reason})"
     return f"round {record.number}: {length}, {timely} of {asked} on time: {'; '.join(did)}"
-
-
-def _number(metrics: MetricRecord | None, part: str, most: float) -> float | None:
-    """The first metric with ``part`` in its name, which is all that Flower's apps agree on."""
-    found = (v for k, v in (metrics or {}).items() if part in k and isinstance(v, int | float))
-    value = next(map(float, found), None)
-    return value if value is not None and 0 <= value <= most else None

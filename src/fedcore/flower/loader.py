@@ -1,8 +1,4 @@
-"""``on_time``: a loader that ends in time, around which the user's own training loop stays.
-
-    batches = on_time(trainloader, model, msg, context)
-    for x, y in batches: ...
-    return batches.reply(model.state_dict())
+"""A client's training: ``on_time`` around the loop that a user has, and ``fit``, the simulator's.
 
 The first epoch yields everything while hooks look at the last layer's gradients. Then the coreset
 is chosen, as large as the time that is left allows, and drawn from in proportion to its weights: so
@@ -12,8 +8,9 @@ a plain mean, momentum and Adam are right as they are. It ends before a batch th
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import length_hint
 from typing import Any
@@ -25,20 +22,28 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from fedcore.client.coresets import build_samples, needs_losses
+from fedcore.arrays import batches
+from fedcore.client.coresets import Choose, Watched, build_samples, needs_losses
+from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.job import phase_schedule
+from fedcore.client.schedule import Samples
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric
 from fedcore.coreset.proxies import LAST_LAYER, NONE, STATIC, HeadGradients, space_of
 from fedcore.errors import BadOption
 from fedcore.flower.turn import WALL, Clock, Turn
-from fedcore.types import Phase, Weighting
+from fedcore.flower.wire import SHIFT
+from fedcore.task import Task
+from fedcore.types import Assignment, ClientData, Phase, TrainingSettings, Weighting
+
+CHUNK = 4096  # samples of a dataset at a time
 
 
-class on_time:  # noqa: N801, used like a function
-    """All epochs of an order in one go; a second iteration yields nothing.
+class on_time(Turn):  # noqa: N801, used like a function
+    """All epochs of an order in one go, around a user's loader, workers and collate function.
 
-    ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer.
+    ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer;
+    ``prox_mu`` and ``step_scale`` are for the loss, step_scale · L + prox_mu / 2 · ||w - w_r||².
     """
 
     def __init__(
@@ -50,121 +55,104 @@ class on_time:  # noqa: N801, used like a function
         *,
         clock: Clock = WALL,
     ) -> None:
-        """Bind the user's loader, with its shuffling, workers and collate function, and model.
-
-        ``prox_mu`` and ``step_scale`` of the order are for the user's loss:
-        step_scale · L + prox_mu / 2 · ||w - w_r||².
-        """
         sampled = isinstance(trainloader, DataLoader) and trainloader.batch_sampler is not None
         if not sampled or isinstance(trainloader.dataset, IterableDataset):
             raise BadOption("trainloader must be a DataLoader of a dataset that can be indexed")
-        self._loader, self._model, self._turn = trainloader, model, Turn(msg, context, clock)
-        plan = self._turn.order.assignment.plan
+        super().__init__(msg, context, clock)
+        self._loader, self._model, plan = trainloader, model, self.order.assignment.plan
         self.prox_mu, self.step_scale = plan.prox_mu, plan.step_scale
-        self.report, self.reply = self._turn.report, self._turn.reply
-        self._turn.examples = length_hint(trainloader.sampler) or length_hint(trainloader.dataset)
-        self._drawn: list[Sequence[int]] = []  # by the loader in its last epoch, batch by batch
+        self.examples = length_hint(trainloader.sampler) or length_hint(trainloader.dataset)
         self._way = self._follow(plan.phases)
 
     def __iter__(self) -> Iterator[Any]:
-        """What is left of the order."""
-        return self._way
+        return self._way  # what is left of the order: a second iteration yields nothing
 
     def _follow(self, phases: Sequence[Phase]) -> Iterator[Any]:
-        watching: Watching | None = None
+        watching = Watching(self._model, NONE)
         for number, phase in enumerate(phases):
             # A forward pass of our own would need the user's way of calling the model.
-            if self._turn.said.cut_short or phase.forward_price is not None:
+            if self.said.cut_short or phase.forward_price is not None:
                 continue
             if phase.coreset is not None:
-                yield from self._steps(self._choose(number, phase, watching), [], None)
+                chosen = self._choose(number, phase, watching)
+                yield from self._steps(chosen, Watching(self._model, NONE))
                 continue
-            following = phases[number + 1].coreset if number + 1 < len(phases) else None
+            specs = [after.coreset.proxy for after in phases[number + 1 :][:1] if after.coreset]
             for _ in range(phase.epochs):
-                watching = Watching(self._model, following.proxy) if following else None
-                with watching.watch() if watching else nullcontext():
-                    self._drawn = []
-                    yield from self._steps(self._loader.batch_sampler, self._drawn, watching)
-        self._turn.over()
+                watching = Watching(self._model, *specs or [NONE])
+                with watching.watch():
+                    yield from self._steps(self._loader.batch_sampler, watching)
+        self.over()
 
-    def _steps(
-        self, batches: Any, drawn: list[Sequence[int]], watching: Watching | None
-    ) -> Iterator[Any]:
+    def _steps(self, batches: Any, watching: Watching) -> Iterator[Any]:
         """Hand out batches while there is time; a step lasts from one question to the next."""
-        turn, device = self._turn, next((p.device for p in self._model.parameters()), None)
-        loader = copy.copy(self._loader)
+        device = next((p.device for p in self._model.parameters()), None)
+        loader, steps, drawn = copy.copy(self._loader), length_hint(batches, -1), watching.drawn
+
+        def noted() -> Iterator[Sequence[int]]:  # before a batch is read, by workers perhaps
+            for batch in batches:
+                drawn.append(list(batch))
+                yield drawn[-1]
+
         # The same workers and collate function for other batches; plain assignment is refused.
-        loader.__dict__.update(batch_sampler=_noted(batches, drawn), _iterator=None)
-        ready, step, steps = iter(loader), 0, length_hint(batches, -1)
-        while step != steps and not turn.said.cut_short and turn.go_on():
-            began = turn.clock.steady()
+        loader.__dict__.update(batch_sampler=noted(), _iterator=None)
+        ready = iter(loader)
+        while watching.out != steps and not self.said.cut_short and self.go_on():
             try:
                 batch = next(ready)
             except StopIteration:
                 return
-            if watching is not None:
-                watching.meet(drawn[step])
+            self.under_way = len(drawn[watching.out])
+            watching.out += 1
             yield batch
             if device is not None and device.type == "cuda":
                 torch.cuda.synchronize(device)  # what is only queued has not been trained
-            turn.stepped(len(drawn[step]), turn.clock.steady() - began)
-            step += 1
+        self.note()
 
-    def _choose(self, number: int, phase: Phase, watching: Watching | None) -> list[list[int]]:
+    def _choose(self, number: int, phase: Phase, watching: Watching) -> list[list[int]]:
         """Which samples make which batch: drawn with chances δ_j / m, or all alike if δ is."""
-        turn, told = self._turn, self._turn.order.assignment
-        began, batches = turn.clock.steady(), self._drawn or list(self._loader.batch_sampler or ())
+        told, began = self.order.assignment, self.clock.steady()
+        batches = watching.drawn or list(self._loader.batch_sampler or ())
         own = np.unique([index for batch in batches for index in batch]).astype(np.int64)
         if not len(own):
             return []
-        seen = None if watching is None else watching.seen()
-        trouble = "no epoch came before" if watching is None else watching.trouble
+        seen, trouble = watching.seen(), watching.trouble
         if phase.coreset is not None and needs_losses(phase.coreset.selector):
             trouble = "its selector goes by losses, which the user's loop keeps"
-        spec = turn.late_spec(phase, len(own), trouble, grow=True)
-        candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
+        spec = self.late_spec(phase, len(own), trouble, grow=True)
+        candidates, way = Candidates(Euclidean(torch.zeros(len(own), 1))), Weighting.SCALED
         if seen is not None and spec.proxy != NONE and spec.budget < len(seen[0]):
-            own, candidates = seen[0], Candidates(*seen[1:], seconds=turn.for_selection)
-        chosen = len(candidates) > spec.budget and spec.proxy != NONE
-        way = Weighting.PROPORTIONAL if chosen else Weighting.SCALED
+            own, candidates = seen[0], Candidates(*seen[1:], seconds=self.for_selection)
+            way = Weighting.PROPORTIONAL
         path = told.path("coreset")
         samples = build_samples(told, replace(spec, weighting=way), candidates, path)
-        if chosen:
-            turn.selection = turn.clock.steady() - began
-        turn.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
+        if way is Weighting.PROPORTIONAL:
+            self.selection = self.clock.steady() - began
+        self.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
         size = self._loader.batch_size or max(len(batch) for batch in batches)
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
-        rows = zip(tape.index, tape.coefficient > 0, strict=True)
-        return [row[real].tolist() for row, real in rows]
-
-
-def _noted(batches: Any, drawn: list[Sequence[int]]) -> Iterator[Sequence[int]]:
-    """Batches of a sampler, each noted before it is read, by workers perhaps."""
-    for batch in batches:
-        drawn.append(list(batch))
-        yield drawn[-1]
+        return [
+            row[own > 0].tolist() for row, own in zip(tape.index, tape.coefficient, strict=True)
+        ]
 
 
 class Watching:
-    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks.
-
-    A sequence of outputs for a sample, [B, T, C], counts as the sum of its gradients. ``trouble``
-    says why there is nothing to choose by.
-    """
+    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
 
     def __init__(self, model: nn.Module, proxy: str) -> None:
-        """Find the layer."""
         layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
         self._head = layers[-1] if layers else None
+        # Why there is nothing to choose by.
         self.trouble = None if layers else "the model has no nn.Linear"
         self._proxy, self._scale = proxy, 1.0
-        self._met: list[Sequence[int]] = []
-        self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # by batch
+        self.drawn: list[Sequence[int]] = []  # samples, batch by batch
+        self.out = 0  # batches that were handed out
+        self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # of them
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Hang the hooks. Gradients may come scaled, and only the scaler knows by how much."""
-        if self._head is None:
+        if self._head is None or self._proxy == NONE:
             yield
             return
         scaled = torch.amp.GradScaler.scale
@@ -180,18 +168,14 @@ class Watching:
             finally:
                 torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
 
-    def meet(self, indices: Sequence[int]) -> None:
-        """Say which samples the next batch holds."""
-        self._met.append(indices)
-
     def _passed(self, _: nn.Module, entered: tuple[Any, ...], output: Any) -> None:
-        if self._met and isinstance(output, Tensor) and output.requires_grad:
-            batch, z = len(self._met) - 1, entered[0].detach()
+        if self.out and isinstance(output, Tensor) and output.requires_grad:
+            batch, z = self.out - 1, entered[0].detach()
             output.register_hook(lambda g: self._note(batch, z, g))  # type: ignore[no-untyped-call]
 
     def _note(self, batch: int, z: Tensor, gradient: Tensor) -> None:
         """Rows of one batch, as of a sum of losses: a mean has the batch's size in it."""
-        size = len(self._met[batch])
+        size = len(self.drawn[batch])
         if self.trouble is not None:
             return
         if gradient.dim() < 2 or len(gradient) != size:
@@ -201,35 +185,92 @@ class Watching:
         else:
             wanted = z if self._proxy in (STATIC, LAST_LAYER) else z[..., :0]
             rows = gradient.detach().float() * (size / self._scale)
-            self._parts[batch] = (_summed(rows), _summed(wanted.float()))
+            self._parts[batch] = _summed(rows), _summed(wanted.float())
 
     def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
-        """Samples with finite gradients, the space they lie in, and their labels; or ``trouble``.
-
-        The residual of a sample's own class is the one below zero.
-        """
+        """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
         if self.trouble is None and not self._parts:
             self.trouble = "no gradient reached the last linear layer"
         if self.trouble is not None or self._head is None:
             return None
-        met = np.concatenate([np.asarray(self._met[batch]) for batch in self._parts])
+        met = np.concatenate([np.asarray(self.drawn[batch]) for batch in self._parts])
         parts = zip(*self._parts.values(), strict=True)
         residuals, inputs = (torch.cat(part).cpu() for part in parts)
         finite = torch.isfinite(residuals).all(1) & torch.isfinite(inputs).all(1)
         _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
         keep = torch.from_numpy(len(met) - 1 - last)
         keep = keep[finite[keep]]
-        rows = HeadGradients(residuals[keep], inputs[keep], residuals.new_zeros(len(keep)))
         weight, bias = self._head.weight.detach().float().cpu(), self._head.bias is not None
         if not len(keep) or not bool(torch.isfinite(weight).all()):
             self.trouble = "the last linear layer is not finite"
             return None
+        rows = HeadGradients(residuals[keep], inputs[keep], residuals.new_zeros(len(keep)))
         space: Metric = Euclidean(rows.inputs)  # the input itself, of a model of one layer
         if self._proxy != STATIC:
             space = space_of(self._proxy, rows, weight, bias=bias)
-        return met[keep.numpy()], space, rows.residuals.argmin(1)
+        return met[keep.numpy()], space, rows.residuals.argmin(1)  # below 0 for its own class
 
 
 def _summed(rows: Tensor) -> Tensor:
-    """[B, ..., C] as [B, C]."""
+    """[B, ..., C] as [B, C]: a sequence of outputs counts as the sum of its gradients."""
     return rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
+
+
+def fit(
+    model: nn.Module,
+    data: Any,
+    msg: Message,
+    context: Context,
+    *,
+    learning_rate: float,
+    batch_size: int,
+    clock: Clock | None = WALL,
+) -> Message:
+    """Train on ``data``, a pair (inputs, labels), a dataset or a ``ClientData``; gives the answer.
+
+    It is the simulator's to the last bit, as long as there is time. Where there is not, the coreset
+    shrinks, and no step is begun that would be late; without a ``clock`` there always is.
+    """
+    turn = Turn(msg, context, clock or WALL)
+    sent = {name: one.to_torch_state_dict() for name, one in msg.content.array_records.items()}
+    told = replace(turn.order.assignment, shift=sent.pop(SHIFT, None))
+    for own in sent.values():
+        model.load_state_dict(own)
+    task = Task(model)
+    params = task.initial_params()
+    if not isinstance(data, ClientData):
+        parts = batches(data, CHUNK, next(iter(params.values())).dtype)
+        data = ClientData(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    settings = TrainingSettings(learning_rate, batch_size)
+    executor = SequentialExecutor(task, {told.client_id: data}, settings)
+    begin, turn.examples = executor._coresets.begin, len(data)
+    turn.end = turn.end if clock else math.inf
+
+    def may_step(samples: int) -> bool:
+        turn.under_way = samples if (on := turn.go_on()) else 0
+        return on
+
+    def late(assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
+        """Begin to choose when it is due, which is when the speed is known."""
+        phases = list(assignment.plan.phases)
+        if phases[phase].coreset is None or clock is None:
+            return begin(assignment, phase, watched)
+
+        def choose() -> Samples:
+            spec, began = turn.late_spec(phases[phase], len(data), grow=False), turn.clock.steady()
+            phases[phase] = replace(phases[phase], coreset=spec)
+            plan = replace(assignment.plan, phases=tuple(phases))
+            samples = begin(replace(assignment, plan=plan), phase, watched)()
+            if spec.proxy != NONE:
+                turn.selection = turn.clock.steady() - began
+            return samples
+
+        return choose
+
+    executor.may_step, executor._coresets.begin = may_step, late  # type: ignore[method-assign]
+    (update,) = executor.run(params, [told])
+    model.load_state_dict(update.params, strict=False)
+    turn.said.loss_sum, turn.said.loss_square_sum = update.loss_sum, update.loss_square_sum
+    turn.said.loss_count = update.loss_count if update.loss_sum else 0  # cut before they were noted
+    turn.chosen(update.coreset_size or 0, update.gradient_error, update.fell_back)
+    return turn.reply(model.state_dict())

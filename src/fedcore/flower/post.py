@@ -1,9 +1,4 @@
-"""Messages out, answers in: a few at a time, and every wait bounded.
-
-Flower tries again by itself, without end, where a SuperLink is away; nothing here does.
-"""
-
-from __future__ import annotations
+"""Messages out, answers in: a few at a time; no wait is without end, as Flower's own are."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +12,8 @@ from fedcore.errors import FedCoreError
 from fedcore.server.state import Job
 from fedcore.types import ClientId
 
-AT_ONCE = 16  # messages of one call: memory follows these, not all that are out
+AT_ONCE = 16  # answers of one call: memory follows these, not all that are out
+TTL = 3.0  # times a job's limit that a message may live: who is busy is not asked again before
 PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
 
 
@@ -27,9 +23,8 @@ class Letter:
 
     client: ClientId
     job: Job | None  # None: an evaluation
-    ticket: int
-    sent: float  # when
-    expires: float
+    limit: float  # seconds that the node has
+    sent: float = 0.0  # when
     wanted: bool = True  # False: too late, but the node still owes the answer
     answer: Message | None = None  # None: there is none, or its bytes are no message
     trip: float = 0.0  # seconds
@@ -42,7 +37,6 @@ class Post:
     def __init__(
         self, grid: Grid, monotonic: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
-        """Bind the grid, and the time."""
         self.grid, self.monotonic, self.sleep = grid, monotonic, sleep
         self.out: dict[str, Letter] = {}
         self._pulled = monotonic()  # when all were asked for the last time
@@ -53,43 +47,38 @@ class Post:
 
     def push(self, messages: Sequence[Message], letters: Sequence[Letter]) -> list[Letter]:
         """Send; gives those that were not taken, as when their node has just left."""
-        refused = []
-        for start in range(0, len(messages), AT_ONCE):
-            part = messages[start : start + AT_ONCE]
-            ids = list(self.grid.push_messages(part))
-            if len(ids) != len(part):
-                raise FedCoreError(
-                    f"the SuperLink took {len(ids)} of {len(part)} messages; its log says why, "
-                    "most likely the model is too large for it"
-                )
-            sent = list(zip(ids, letters[start : start + AT_ONCE], strict=True))
-            self.out.update({key: letter for key, letter in sent if key})
-            refused += [letter for key, letter in sent if not key]
-        return refused
+        ids, sent = list(self.grid.push_messages(messages)) if messages else [], self.monotonic()
+        if len(ids) != len(messages):
+            what = f"the SuperLink took {len(ids)} of {len(messages)} messages"
+            raise FedCoreError(f"{what}; its log says why, most likely the model is too large")
+        for letter in letters:
+            letter.sent = sent
+        named = list(zip(ids, letters, strict=True))
+        self.out.update({key: letter for key, letter in named if key})
+        return [letter for key, letter in named if not key]
 
     def pull(self) -> list[Letter]:
         """Some that are answered since, if any are; else those that were let expire."""
-        now = self.monotonic()
-        timely, ids = now - self._pulled <= PROMPT, list(self.out)
-        for start in range(0, len(ids), AT_ONCE):
-            found = self._collect(ids[start : start + AT_ONCE])
-            if arrived := [(key, m) for key, m in found if key in self.out]:
-                return [self._close(key, message, timely) for key, message in arrived]
-        self._pulled = now
-        expired = [key for key, letter in self.out.items() if letter.expires <= now]
-        return [self._close(key, None, False) for key in expired]
-
-    def _close(self, key: str, answer: Message | None, timely: bool) -> Letter:
-        letter = self.out.pop(key)
-        letter.answer, letter.timely = answer, timely
-        letter.trip = self.monotonic() - letter.sent
-        return letter
+        now, ids = self.monotonic(), list(self.out)
+        timely = now - self._pulled <= PROMPT
+        found: list[tuple[str, Message | None]] = []
+        while ids and not found:
+            found = [pair for pair in self._collect(ids[:AT_ONCE]) if pair[0] in self.out]
+            ids = ids[AT_ONCE:]
+        if not found:
+            self._pulled = now
+            old = [key for key, one in self.out.items() if one.sent + TTL * one.limit <= now]
+            found = [(key, None) for key in old]
+        letters = [(self.out.pop(key), answer) for key, answer in found]
+        for letter, answer in letters:
+            letter.answer, letter.timely = answer, timely
+            letter.trip = self.monotonic() - letter.sent
+        return [letter for letter, _ in letters]
 
     def _collect(self, ids: Sequence[str]) -> list[tuple[str, Message | None]]:
         """The answers to ``ids``; None is one that cannot be read, which must not harm others."""
         try:
-            found = list(self.grid.pull_messages(ids))
-            return [(message.metadata.reply_to_message_id, message) for message in found]
+            return [(m.metadata.reply_to_message_id, m) for m in self.grid.pull_messages(ids)]
         except Exception as error:
             self.grid.get_nodes()  # which ends the run if the SuperLink does not answer
             if len(ids) > 1:

@@ -1,12 +1,9 @@
 """``fedcore.flower.FedCore``: a Flower strategy whose rounds end on time on the wall clock."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,27 +14,28 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.supercore import log
 
-from fedcore import plugins
+from fedcore import compression, plugins
+from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import ledger
 from fedcore.flower.clock import GridClock, Notes
 from fedcore.flower.fleet import UNMEASURED, Fleet
-from fedcore.flower.post import Post
-from fedcore.flower.wire import WEIGHT, initial_params, to_record
+from fedcore.flower.wire import initial_params, to_record
 from fedcore.records import RunKey
 from fedcore.server.controller import Controller, Seen
 from fedcore.server.loop import LoopSettings, Server
-from fedcore.server.merge import RunningMean
-from fedcore.server.method import Plan, Sampler, Strategy
+from fedcore.server.method import Plan, Strategy
 from fedcore.server.state import ServerState
+from fedcore.sim.world import build_controller, build_sampler, build_strategy
+from fedcore.task import sent_bytes
 from fedcore.types import ClientProfile, LocalPlan, Params, Way
-from fedcore.values import above_zero, at_least, one_of, percentages
+from fedcore.values import MANY, above_zero, at_least, one_of
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
 LARGEST = 2**40  # samples of a node
-MANY = 10**6  # clients of a round, for a loop that leaves their number to the draw
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+SHARED = ("selector", "selection", "seed", "stragglers")  # with the simulator
+Metrics = MetricRecord | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +43,10 @@ class Options:
     """What ``FedCore`` takes beside the arguments of FedAvg."""
 
     # Seconds; the name of what sets them, 'auto' or one of 'fedcore list'; or a function that does.
-    deadline: float | str | Callable[[Seen], tuple[float, str]] | None = "auto"
+    deadline: float | str | Callable[[Seen], tuple[float, str]] = "auto"
     local_epochs: int = 10  # E, what a node does where time suffices
     grace: float = 3.0  # seconds that answers are waited for after the deadline
-    strategy: str = "fedcore"  # what slow nodes do, how answers are merged, and when
+    strategy: str = "tempo"  # what slow nodes do, how answers are merged, and when
     selector: str = "kmedoids"  # coreset method
     selection: str = "uniform"  # sampler
     quorum: int = 1  # fewest answers of a round: with fewer the model stays as it is
@@ -59,6 +57,7 @@ class Options:
     checkpoint: str | Path | None = None  # a folder: go on after the last round in it
     out: str | Path | None = None  # a folder for records, as 'fedcore compare' writes them
     wait_for_nodes: float = 300.0  # seconds until too few nodes are an error
+    compress: str = "none"  # what nodes send of their moves: topk:0.01, 8bit or topk:0.01+8bit
     weighted_by: str | None = None  # a metric by which answers weigh; None: all the same
     method: Mapping[str, Any] = field(default_factory=dict)  # further ones, of those named above
 
@@ -66,74 +65,49 @@ class Options:
         """Check every value, so that nothing starts with a bad one."""
         for name, least in LEAST.items():
             at_least(least)(name, getattr(self, name))
-        percentages("stragglers", (self.stragglers,))
         one_of("wall", "virtual")("clock", self.clock)
+        compression.read("compress", self.compress)
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
-        named = [("strategy", self.strategy), ("sampler", self.selection)]
-        named += [("deadline", self.deadline)] if isinstance(self.deadline, str) else []
-        local = (("strategy", own),) if (own := self.method.get("local")) else ()
-        plugins.check_taken(self.method, (*named, *local, ("selector", self.selector)))
+        takers = [("selector", self.selector), ("sampler", self.selection)]
+        takers += [("strategy", self.method.get("local") or self.strategy)]
+        takers += [("strategy", self.strategy), *self.experiment().controllers]
+        plugins.check_taken(self.method, takers)
+        build = plugins.function("strategy", self.strategy, "build")
+        if self.weighted_by is not None and "aggregation" not in plugins.keywords(build):
+            why = f"{self.strategy!r} has weights of its own"
+            raise BadOption(f"weighted_by_key must be left out: {why}")
         self.build_strategy({}, 1)
-        self.build_sampler(0)
+        build_sampler(self.experiment())
         self.build_controller()
+
+    def experiment(self, clients: int = 1) -> Experiment:
+        """The same as options of the simulator, whose builders make what they name."""
+        given = {name: getattr(self, name) for name in SHARED} | {"clients_per_round": clients}
+        given |= {"deadline": self.deadline} if isinstance(self.deadline, str) else {}
+        given |= {"epochs": self.local_epochs, "method": dict(self.method)}
+        for key in self.method.keys() & Experiment.__dataclass_fields__.keys():
+            given[key] = given["method"].pop(key)
+        return resolve(given, lambda benchmark, preset: {})
 
     def build_controller(self) -> Controller:
         """What sets deadlines; a function of one's own is taken at its word."""
         if callable(self.deadline):
             return Controller(self.deadline, bounded=False)
-        value = "auto" if self.deadline is None else self.deadline
-        name = value if isinstance(value, str) else "fixed"
-        known = {"stragglers": self.stragglers, "seconds": value}
-        built: Controller = self._build("deadline", name, Controller, known)
-        return built
+        named, fixed = build_controller(self.experiment(), self.stragglers), self.deadline
+        return named or plugins.build("deadline", "fixed", Controller, options={"seconds": fixed})
 
-    def build_sampler(self, model_bytes: int) -> Sampler:
-        """The sampler by its name."""
-        known = {"epochs": self.local_epochs, "model_bytes": model_bytes}
-        built: Sampler = self._build("sampler", self.selection, Sampler, known)
-        return built
-
-    def build_strategy(self, params: Params, num_clients: int) -> Strategy:
-        """The strategy by its name, with the merge that the user asked for."""
+    def build_strategy(self, params: Params, clients: int) -> Strategy:
+        """The strategy by its name, with the quorum that the user asked for."""
         # As in the simulator, inputs stand in for gradients where one linear layer is all.
         linear = sorted(value.ndim for value in params.values()) in ([2], [1, 2])
-        known: dict[str, Any] = {
-            "proxy": STATIC if linear else LAST_LAYER_INPUT,
-            "selector": self.selector,
-            "epochs": self.local_epochs,
-            "num_clients": num_clients,
-            "clients_per_round": num_clients,
-            "model_bytes": sum(value.nbytes for value in params.values()),
-            "method": self.method,
-        }
-        built: Strategy = self._build("strategy", self.strategy, Strategy, known)
-        pace, plan = replace(built.pace, quorum=self.quorum), after_one_epoch(built.plan)
-        if self.weighted_by is None:
-            return replace(built, pace=pace, plan=plan)
-        if not (isinstance(built.merge, partial) and built.merge.func is RunningMean):
-            raise BadOption(
-                f"weighted_by_key must be left out: {self.strategy!r} has weights of its own"
-            )
-        merge = partial(RunningMean, lambda told: told.copies * float((told.payload or {})[WEIGHT]))
-        return replace(built, pace=pace, plan=plan, merge=merge)
-
-    def _build(self, kind: str, name: str, returns: type, known: dict[str, Any]) -> Any:
-        """A plug-in, with options that it may take, but for those that the user gave."""
-        rest = {key: value for key, value in known.items() if key not in self.method}
-        rest["options"] = rest
-        return plugins.build(kind, name, returns, options=rest, method=self.method)
-
-
-def keeps_no_deadline(method: Strategy) -> bool:
-    """Whether a strategy has even the slowest client do everything, as FedAvg does."""
-    return method.plan(ClientProfile(1000, 1e-3), 1.0, 1).work(1000) >= 1000
+        known = STATIC if linear else LAST_LAYER_INPUT, clients, sent_bytes(params, 1)
+        built = build_strategy(self.strategy, self.experiment(clients), *known)
+        pace = replace(built.pace, quorum=self.quorum)
+        return replace(built, pace=pace, plan=after_one_epoch(built.plan))
 
 
 def after_one_epoch(plan: Plan) -> Plan:
-    """``plan``, but who is not measured yet decides itself, by what its first epoch took.
-
-    It is told the largest coreset that there is: a fast node trains on everything all the same.
-    """
+    """``plan``, but who is not measured yet cuts the largest coreset there is, after one epoch."""
 
     def first(client: ClientProfile, seconds: float, epochs: int) -> LocalPlan:
         if client.capability == UNMEASURED and seconds > 0:  # c τ = E m - 1: just too little
@@ -148,26 +122,23 @@ def after_one_epoch(plan: Plan) -> Plan:
 class FedCore(FedAvg):
     """FedAvg of Flower, with rounds that end when everybody answered or at deadline + grace.
 
-    ``FedCore(*arguments of FedAvg, deadline=20, local_epochs=5, ...)``: after FedAvg's arguments
-    come the fields of ``Options`` by name, and options of their own of the strategy, sampler and
-    selector that those name. Answers are averaged plainly unless ``weighted_by_key`` is given.
+    After FedAvg's arguments come the fields of ``Options`` by name, and options of their own of the
+    strategy, sampler and selector that those name: ``FedCore(deadline=20, local_epochs=5)``.
     """
 
     monotonic: Callable[[], float] = staticmethod(time.monotonic)
     sleep: Callable[[float], None] = staticmethod(time.sleep)
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Check all options, so that nothing starts with a bad one."""
         known = plugins.taken(FedAvg.__init__, options)
         theirs = inspect.signature(FedAvg).bind_partial(*args, **known)
         super().__init__(*theirs.args, **theirs.kwargs)
         above_zero("fraction_train", self.fraction_train)
-        names = {field.name for field in fields(Options)} - {"method", "weighted_by"}
-        ours = {name: value for name, value in options.items() if name in names}
-        rest = {name: options[name] for name in sorted(options.keys() - names - known.keys())}
-        weighted_by = theirs.arguments.get("weighted_by_key")
-        self.options = Options(**ours, weighted_by=weighted_by, method=rest)
-        self._controller = self.options.build_controller()
+        names = Options.__dataclass_fields__.keys() - {"method", "weighted_by"}
+        ours = {name: options[name] for name in names & options.keys()}
+        ours["weighted_by"] = theirs.arguments.get("weighted_by_key")
+        ours["method"] = {k: options[k] for k in sorted(options.keys() - names - known.keys())}
+        self.options = Options(**ours)
 
     def configure_train(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: rounds are made inside ``start``."""
@@ -187,7 +158,7 @@ class FedCore(FedAvg):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: EvaluateFn | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], Metrics] | None = None,
     ) -> Result:
         """Train until ``num_rounds`` merges are made, with those of the checkpoint folder.
 
@@ -198,31 +169,24 @@ class FedCore(FedAvg):
         log(INFO, "Starting FedCore: %s, %d rounds", run.strategy, num_rounds)
         self.summary()
         method = options.build_strategy(state.params, self.min_available_nodes)
-        fleet = Fleet(sum(value.nbytes for value in state.params.values()))
-        kept = None if options.checkpoint is None else Path(options.checkpoint)
-        if kept is not None:
-            state = ledger.latest(kept, run, state, fleet)
-        order = RecordDict({self.arrayrecord_key: ArrayRecord()})
-        order[self.configrecord_key] = ConfigRecord(dict(train_config or {}))
-        post, bounded = Post(grid, self.monotonic, self.sleep), not keeps_no_deadline(method)
-        clock = GridClock(post, fleet, self, order, timeout, bounded)
+        fleet = Fleet(sent_bytes(state.params, 1))
+        if options.checkpoint is not None:
+            state = ledger.latest(Path(options.checkpoint), run, state, fleet)
+        clock = GridClock(grid, fleet, self, train_config, timeout, method.keeps_deadline)
         if method.pace.synchronous:
             method = replace(method, pace=replace(method.pace, decide=clock.decide, alarm=1.0))
         loop = LoopSettings(options.local_epochs, MANY, options.seed, num_rounds)
         server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), loop)
-        names = ("strategy", "selector", "selection", "seed", "stragglers")
-        own = {name: getattr(options, name) for name in names}
-        job = {"rounds": num_rounds, "epochs": options.local_epochs, **own}
+        job = {name: getattr(options, name) for name in ("strategy", *SHARED)}
+        job |= {"rounds": num_rounds, "epochs": options.local_epochs}
         out = options.out and ledger.open_folder(Path(options.out), job, run, state.version)
-        result = Result(to_record(state.params))
+        result, answered = Result(to_record(state.params)), num_rounds <= state.version
         if evaluate_fn and not state.version and (first := evaluate_fn(0, initial_arrays)):
             result.evaluate_metrics_serverapp[0] = first
-        fleet.meet(grid.get_nodes())
-        reason = self._set_deadline(clock, timeout)
-        answered = num_rounds <= state.version
+        clock.set_deadline()
         for merged in server.run(state):
             notes, number, began = clock.notes, merged.state.version, self.monotonic()
-            clock.notes = Notes()
+            clock.notes, answered = Notes(), answered or bool(notes.metrics)
             for client in (c.client_id for c in merged.clients if c.path is Way.SAT_OUT):
                 fleet.fade(client)
             result.arrays = to_record(merged.state.params)
@@ -235,37 +199,22 @@ class FedCore(FedAvg):
                 (result.evaluate_metrics_serverapp, found),
             ):
                 rounds.update({} if metrics is None else {number: metrics})
-            answered |= bool(notes.metrics)
-            spent, measured = self.monotonic() - began, found or asked
-            record = ledger.round_record(merged, notes, clock.deadline, measured, spent)
-            log(INFO, "%s", ledger.line(record, notes, reason))
+            spent = self.monotonic() - began
+            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent)
+            log(INFO, "%s", ledger.line(record, notes, clock.reason))
             if out:
                 out.add(record, run)
-            if kept is not None:
-                ledger.save(kept, run, merged.state, fleet)
+            if options.checkpoint is not None:
+                ledger.save(Path(options.checkpoint), run, merged.state, fleet)
             if number < num_rounds:
-                reason = self._set_deadline(clock, timeout)
+                clock.set_deadline()
         if out and out.runs:
             out.finish()
         if not answered:
             raise FedCoreError("no answer could be merged in any round; the log says why")
         return result
 
-    def _set_deadline(self, clock: GridClock, most: float) -> str:
-        """Decide the deadline of the next round; gives the reason."""
-        seen, ways = clock.fleet.seen(self.options.local_epochs, most), clock.fleet.known_ways()
-        clock.deadline, reason = self._controller.decide(seen)
-        clock.fleet.rounds.append([clock.deadline, 0.0, 0.0])
-        if ways and len(ways) == len(clock.fleet.online) and min(ways) >= clock.limit:
-            raise BadOption(
-                f"everybody would sit out: the deadline is {clock.limit:.1f} s, but messages alone "
-                f"take {min(ways):.1f} to {max(ways):.1f} s; set it to {2 * max(ways):.0f} s"
-            )
-        return reason
-
-    def _aggregated(
-        self, function: Callable[[list[RecordDict], str], MetricRecord], records: list[RecordDict]
-    ) -> MetricRecord | None:
+    def _aggregated(self, function: Callable[..., Metrics], records: list[RecordDict]) -> Metrics:
         """The users' metrics of all answers together, if they fit together."""
         try:
             return function(records, self.weighted_by_key) if records else None
@@ -275,7 +224,7 @@ class FedCore(FedAvg):
 
     def _federated(
         self, number: int, arrays: ArrayRecord, clock: GridClock, config: ConfigRecord | None
-    ) -> MetricRecord | None:
+    ) -> Metrics:
         """What idle nodes say of a model, as FedAvg asks them."""
         busy = clock.post.busy()
         idle = [node for client, node in clock.fleet.online.items() if client not in busy]

@@ -5,8 +5,6 @@
 ``back`` is learned from (trip - age - handler), so a clock that is wrong by a constant cancels.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import logging
 import math
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from torch import Tensor
 
+from fedcore import compression
 from fedcore.coreset.build import PLAIN
 from fedcore.coreset.proxies import NONE
 from fedcore.flower import wire
@@ -48,71 +47,63 @@ WALL = Clock()
 
 def order_of(msg: Message, clock: Clock = WALL) -> tuple[wire.Order, float]:
     """The order that a message brings, and its age."""
-    records = msg.content.config_records.values()
-    found = [record[wire.ORDER] for record in records if wire.ORDER in record]
-    if not found:
-        raise wire.BadMessage("the message brings no order: the server's strategy is not FedCore's")
-    order = wire.read_order(found[0])
-    return order, 0.0 if order.virtual else clock.wall() - msg.metadata.created_at
+    for record in msg.content.config_records.values():
+        if wire.ORDER in record:
+            order = wire.read_order(record[wire.ORDER])
+            return order, 0.0 if order.virtual else clock.wall() - msg.metadata.created_at
+    raise wire.BadMessage("the message brings no order: the server's strategy is not FedCore's")
 
 
 def seconds_for(order: wire.Order, age: float) -> float:
-    """τ - age - back.
-
-    Before first contact a clock's error is in ``age`` and not yet in ``back``. An order that would
-    be answered before it was made shows that; what is plausible of it then is the way back alone.
-    """
+    """τ - age - back; at first contact a clock's error is in ``age`` alone, and is cut off."""
     overhead = age + order.back
-    return order.deadline - (overhead if overhead >= 0 else max(0.0, min(order.back, -overhead)))
+    if overhead < 0:  # answered before it was made: what is plausible is the way back alone
+        overhead = max(0.0, min(order.back, -overhead))
+    return order.deadline - overhead
 
 
 class Turn:
     """Follows one order on the clock; ``said`` is its report so far."""
 
     def __init__(self, msg: Message, context: Context, clock: Clock = WALL) -> None:
-        """Look at the clock, and at what earlier turns of this node took."""
         self._msg, self._context, self.clock, self._began = msg, context, clock, clock.steady()
         self.order, age = order_of(msg, clock)
-        version = self.order.assignment.base_version
-        self.said = wire.Report(self.order.ticket, version, 0, 0, 0.0, age, 0.0)
-        kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})
+        self.said = wire.Report(self.order.ticket, self.order.assignment.base_version, age=age)
+        kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})  # of earlier turns
         self.selection, self._after = (float(kept.get(k, 0.0)) for k in ("selection", "after"))
         self.for_selection = max(LEAST_SELECTION, SELECTION_MARGIN * self.selection)  # seconds
-        self._end = self._began + SAFE * seconds_for(self.order, age) - self._after
+        self.end = self._began + SAFE * seconds_for(self.order, age) - self._after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
-        self._longest, self._ended = 0.0, math.inf
+        self._longest, self._asked = 0.0, math.inf
+        self.under_way = 0  # samples of the step that lasts until the next question
         self.examples = 0  # that this node holds
 
-    def say(self, **news: float) -> None:
-        """Change what the report will say."""
-        self.said = replace(self.said, **news)  # type: ignore[arg-type]
-
     def go_on(self) -> bool:
-        """Whether another step can be taken: none is expected to outlast the longest so far.
-
-        The first, in which libraries and devices wake up, counts until there are others to go by.
-        """
-        self._ended = self.clock.steady()
+        """Whether another step can be taken: none is expected to outlast the longest so far."""
+        self.note()
+        # The first, in which libraries and devices wake up, counts until there are enough others.
         first = self._first[1] if self.said.steps < ENOUGH_STEPS else 0.0
-        on = self._ended + max(first, self._longest) <= self._end
-        self.say(cut_short=int(not on))
-        return on
+        self.said.cut_short = int(self._asked + max(first, self._longest) > self.end)
+        return not self.said.cut_short
 
-    def stepped(self, samples: int, seconds: float) -> None:
-        """Note a step."""
+    def note(self) -> None:
+        """The step that was under way, if there was one, is over."""
+        now, samples = self.clock.steady(), self.under_way
+        seconds, self._asked, self.under_way = now - self._asked, now, 0
+        if not samples:
+            return
         if self.said.steps:
             self._longest = max(self._longest, seconds)
         else:
             self._first = samples, seconds
-        self._ended = self.clock.steady()
-        work, trained = self.said.work + samples, self.said.training_seconds + seconds
-        self.say(steps=self.said.steps + 1, work=work, training_seconds=trained)
+        self.said.steps += 1
+        self.said.work += samples
+        self.said.training_seconds += seconds
 
     def chosen(self, size: int, error: float | None, fell_back: bool) -> None:
         """Note a coreset."""
-        plainly = max(self.said.fell_back, int(fell_back))
-        known = -1.0 if error is None else error
-        self.say(coreset_size=size, gradient_error=known, fell_back=plainly)
+        self.said.coreset_size, self.said.gradient_error = size, -1.0 if error is None else error
+        self.said.fell_back = max(self.said.fell_back, int(fell_back))
 
     def late_spec(
         self, phase: Phase, size: int, trouble: str | None = None, *, grow: bool
@@ -120,9 +111,9 @@ class Turn:
         """What coreset of ``size`` samples to choose now that the first epoch shows one's speed.
 
         b = floor(seconds left after the choice / (epochs · seconds a sample)), at most the server's
-        b unless it may ``grow``. A plain draw where there is ``trouble``, the solver would have to
-        be compiled first, or the time is too short to choose.
+        b unless it may ``grow``. Where there is ``trouble``, a plain draw that needs no choice.
         """
+        self.note()
         spec = phase.coreset
         assert spec is not None
         most = size if grow and self.said.work else min(spec.budget, size)
@@ -137,11 +128,11 @@ class Turn:
         if trouble is None:
             return replace(spec, budget=chosen)
         log.warning("%d of %d samples are drawn plainly: %s", plain, size, trouble)
-        self.say(fell_back=1)
+        self.said.fell_back = 1
         return replace(spec, budget=plain, selector=PLAIN, proxy=NONE)
 
     def _affordable(self, epochs: int, reserved: float) -> int:
-        left = self._end - self.clock.steady() - reserved
+        left = self.end - self.clock.steady() - reserved
         work, seconds = self.said.work, self.said.training_seconds
         if self.said.steps > 1:
             work, seconds = work - self._first[0], seconds - self._first[1]
@@ -150,23 +141,28 @@ class Turn:
         return max(0, math.floor(total / epochs))
 
     def over(self, after: float | None = None) -> None:
-        """Training is over, and what came ``after`` it, an evaluation say, gets time next turn.
+        """Training is over; what comes ``after`` it, an evaluation say, gets time next turn.
 
-        It is not known yet: should the alarm ring before the report, the next turn ends earlier.
+        None: not known yet. Should the alarm ring before the report, the next turn ends earlier.
         """
         spent = max(LEAST_AFTER, 2 * self._after) if after is None else after
-        kept = {"selection": self.selection, "after": spent}
-        self._context.state[STATE] = ConfigRecord(kept)  # type: ignore[arg-type]
+        self._context.state[STATE] = ConfigRecord({"selection": self.selection, "after": spent})
 
     def report(self) -> dict[str, int | float]:
         """Numbers of a MetricRecord: what the server learns from; no sample, label or index."""
+        if self.under_way:
+            self.note()
         now = self.clock.steady()
-        self.over(max(0.0, now - self._ended))
-        self.say(handler_seconds=now - self._began)
+        self.over(max(0.0, now - self._asked))
+        self.said.handler_seconds = now - self._began
         return wire.report_metrics(self.said, self.examples)
 
     def reply(self, arrays: Mapping[str, Tensor]) -> Message:
         """The answer: one record of arrays, one of numbers."""
+        if how := compression.read("compress", self.order.compress):
+            sent = self._msg.content.array_records.items()
+            base = next(one.to_torch_state_dict() for name, one in sent if name != wire.SHIFT)
+            arrays = wire.pack_model(how, arrays, base, self._context.state)
         metrics = MetricRecord(self.report())  # type: ignore[arg-type]
         content = RecordDict({"arrays": ArrayRecord(dict(arrays)), "metrics": metrics})
         return Message(content, reply_to=self._msg)
@@ -182,17 +178,20 @@ def deadline_mod(
     """Complete the report; end a handler that does not end by itself: ``ClientApp(mods=[...])``.
 
     When its order's time is over it gets an alarm, and the server an error in the same round. One
-    that does not hear that, in foreign code say, is ended with its process, so that no node is
-    deaf. Messages without an order, such as evaluations, just pass.
+    that does not hear that is ended with its process. Messages without an order just pass.
     """
     try:
         order, age = order_of(msg)
     except wire.BadMessage:
         return call_next(msg, context)
+
+    def ring(*_: object) -> None:
+        raise Overdue
+
     began, seconds = WALL.steady(), max(seconds_for(order, age), LEAST * order.deadline)
     faulthandler.dump_traceback_later(EXIT[0] * seconds + EXIT[1], exit=True, file=2)
     heard = threading.current_thread() is threading.main_thread()  # no other hears a signal
-    before = signal.signal(signal.SIGALRM, _ring) if heard else None
+    before = signal.signal(signal.SIGALRM, ring) if heard else None
     try:
         if heard:
             signal.setitimer(signal.ITIMER_REAL, ALARM[0] * seconds + ALARM[1])
@@ -205,19 +204,14 @@ def deadline_mod(
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
         faulthandler.cancel_dump_traceback_later()
-    records = list(reply.content.metric_records.values()) if reply.has_content() else []
+    records: list[Any] = [*reply.content.metric_records.values()] if reply.has_content() else []
     if len(records) == 1:
-        metrics: Any = records[0]
-        told, took = order.assignment, WALL.steady() - began
+        (metrics,), told, took = records, order.assignment, WALL.steady() - began
         examples = int(metrics.get(wire.EXAMPLES, 0))
         # Whose own code says nothing of its work is believed to have done what it was told.
         work = told.plan.work(examples)
-        guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took, age, took)
+        guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took)
         for name, value in wire.report_metrics(guess, examples).items():
             metrics.setdefault(name, value)
         metrics["age"], metrics["handler-seconds"] = age, took
     return reply
-
-
-def _ring(*_: object) -> None:
-    raise Overdue

@@ -1,10 +1,8 @@
 """Compile the solver before the first round: ``python -m fedcore.flower.warm``.
 
-Cold it takes half a minute, from numba's cache a second; a new process serves every message. What
-was compiled is written down beside the compiled code, so that a client can tell which it would be.
+Cold it takes half a minute, from numba's cache a second. What was compiled is noted beside the
+compiled code, so that the new process that serves a message can tell which it would be.
 """
-
-from __future__ import annotations
 
 import functools
 import hashlib
@@ -18,7 +16,7 @@ import torch
 from fedcore import plugins
 from fedcore.compiled import have_numba
 from fedcore.coreset import medoids
-from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
+from fedcore.coreset.metric import Euclidean, OuterProduct
 
 
 def is_warm(selector: str) -> bool:
@@ -35,7 +33,7 @@ def warm() -> str:
 
     draws = torch.Generator().manual_seed(0)
     points, wide = (torch.randn(300, d, generator=draws) for d in (8, 64))
-    spaces: list[Metric] = [Euclidean(points), Euclidean(wide), OuterProduct(points, wide, True)]
+    spaces = Euclidean(points), Euclidean(wide), OuterProduct(points, wide, True)
     for space, path in product(spaces, ("exact", "sparse", "sampled")):
         solve(space, 1, path=path)
         solve(space, 30, path=path)

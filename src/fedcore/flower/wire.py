@@ -1,38 +1,38 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in a ConfigRecord, under ``ORDER``. A report is a MetricRecord of
-``num-examples``, as Flower has it, and those numbers of ``Report`` in kebab case. Arrays are read
-from their bytes alone. All may come from anybody: what does not fit is one ``BadMessage``.
+An order is one JSON text in a ConfigRecord, a report a MetricRecord; what does not fit is one
+``BadMessage``, whoever sent it.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from fedcore import plugins
+from fedcore import compression, plugins
+from fedcore.compression import Compression, Packed
 from fedcore.coreset.proxies import NONE, PROXIES
 from fedcore.errors import BadOption, FedCoreError
-from fedcore.types import Assignment, CoresetSpec, LocalPlan, Params, Phase, Way, Weighting
+from fedcore.server.loop import checked
+from fedcore.types import Assignment, Params
+from fedcore.values import at_least, convert, one_of
 
-FORMAT = 1
+FORMAT = 2
 ORDER, EXAMPLES = "fedcore-order", "num-examples"
 SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where it has one
-WEIGHT = "weight"  # in the payload of an update
+UNSENT = "fedcore-unsent"  # an ArrayRecord that a node keeps: what it has not sent of its moves
+PACKED = ("fedcore-indices", "fedcore-values", "fedcore-scales")  # of an answer, for a model
 MOST = 2**53  # beyond it a float holds no whole number exactly
 SLACK = 1.0  # seconds that two clocks may be apart over one job
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-Record = TypeVar("Record", ArrayRecord, MetricRecord)
 
 
 class BadMessage(FedCoreError):
@@ -48,19 +48,20 @@ class Order:
     back: float  # of those, the answer's way to the server, less the error of the node's clock
     ticket: int  # names this order: an answer without it belongs to another
     virtual: int = 0  # 1: seconds count from the moment at which the node begins
+    compress: str = "none"  # how the answer is to be sent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """What a node says beside its model; the server believes none of it before it was checked."""
 
     ticket: int
     base_version: int
-    steps: int
-    work: int  # samples processed
-    training_seconds: float  # that these took
-    age: float  # of the order when the node began, by the clocks of both
-    handler_seconds: float  # from then to the moment at which the answer was handed over
+    steps: int = 0
+    work: int = 0  # samples processed
+    training_seconds: float = 0.0  # that these took
+    age: float = 0.0  # of the order when the node began, by the clocks of both
+    handler_seconds: float = 0.0  # from then to the moment at which the answer was handed over
     loss_sum: float = 0.0
     loss_square_sum: float = 0.0
     loss_count: int = 0
@@ -72,30 +73,26 @@ class Report:
 
 def order_text(order: Order) -> str:
     """An order as it travels."""
-    told = order.assignment
-    job = {"client": told.client_id, "version": told.base_version, "seed": told.seed}
-    job |= {"repeat": told.repeat, "ticket": order.ticket, "virtual": order.virtual}
-    times = {"deadline": order.deadline, "back": order.back}
-    plan = dataclasses.asdict(told.plan)
-    return json.dumps({"format": FORMAT, **job, **times, "plan": plan}, allow_nan=False)
+    plain = replace(order, assignment=replace(order.assignment, shift=None))
+    return json.dumps({"format": FORMAT, **dataclasses.asdict(plain)}, allow_nan=False)
 
 
 def read_order(text: object) -> Order:
     """The order that travelled."""
     try:
         told = json.loads(text) if isinstance(text, str) else None
-        if not isinstance(told, dict) or told.get("format") != FORMAT:
-            raise BadMessage(
-                f"the order is not of format {FORMAT}; server and client need one FedCore version"
-            )
-        names = ("client", "version", "seed", "repeat", "ticket", "virtual")
-        client, version, seed, repeat, ticket, virtual = (_whole(told, name) for name in names)
-        assignment = Assignment(client, _plan(told["plan"]), version, seed, repeat)
-        # Where a node's clock is ahead, what cancels its error is a way back below 0.
-        deadline, back = _number(told, "deadline"), _number(told, "back", -MOST)
-        return Order(assignment, deadline, back, ticket, virtual)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BadMessage(f"the order cannot be read: {error!r}"[:200]) from None
+        if not isinstance(told, dict) or told.pop("format", None) != FORMAT:
+            what = f"the order is not of format {FORMAT}"
+            raise BadMessage(f"{what}; server and client need one FedCore version")
+        order: Order = _made(Order, told)
+        compression.read("compress", order.compress)
+        for phase in checked(order.assignment.plan).phases:
+            if phase.coreset is not None:  # a path would let a server choose what a client runs
+                one_of(*plugins.names("selector"))("selector", phase.coreset.selector)
+                one_of(*PROXIES, NONE)("proxy", phase.coreset.proxy)
+        return order
+    except (BadOption, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise BadMessage(f"the order cannot be read: {error!r:.200}") from None
 
 
 def report_metrics(report: Report, examples: int) -> dict[str, int | float]:
@@ -107,23 +104,22 @@ def report_metrics(report: Report, examples: int) -> dict[str, int | float]:
 def read_report(metrics: Mapping[str, Any]) -> tuple[Report, int]:
     """A report, and how many samples the node says that it holds."""
     try:
-        values: dict[str, Any] = {}
-        for field in dataclasses.fields(Report):
-            name, whole = field.name.replace("_", "-"), field.type == "int"
-            # Clocks may be apart by any time, so an age may lie below 0.
-            values[field.name] = _whole(metrics, name) if whole else _number(metrics, name, -MOST)
-        return Report(**values), _whole(metrics, EXAMPLES)
+        kinds = {name.replace("_", "-"): kind for name, kind in get_type_hints(Report).items()}
+        values = [_made(kind, metrics[name], name) for name, kind in kinds.items()]
+        return Report(*values), _made(int, metrics[EXAMPLES], EXAMPLES)
     except KeyError as error:
         raise BadMessage(f"the answer has no {error}; call report() on the client") from None
+    except BadOption as error:
+        raise BadMessage(str(error)) from None
 
 
 def read_counts(
-    content: RecordDict, told: Assignment, ticket: int, epochs: int, trip: float
+    content: RecordDict, version: int, ticket: int, epochs: int, trip: float
 ) -> tuple[Report, int, MetricRecord]:
     """What a node reports, how many samples it holds, and all its metrics, if they can be true."""
-    metrics = _only(content, MetricRecord)
+    metrics: MetricRecord = _only(content, MetricRecord)
     report, examples = read_report(metrics)
-    if (report.ticket, report.base_version) != (ticket, told.base_version):
+    if (report.ticket, report.base_version) != (ticket, version):
         raise BadMessage(f"the answer is to order {report.ticket}, not to order {ticket}")
     limits = {
         "steps": report.work,
@@ -146,7 +142,7 @@ def read_weight(metrics: MetricRecord, key: str | None) -> Params | None:
     value = metrics.get(key)
     if not isinstance(value, int | float) or not 0 < value < math.inf:
         raise BadMessage(f"{key} must be a number above 0, got {value!r:.40}")
-    return {WEIGHT: torch.tensor(value, dtype=torch.float64)}
+    return {"weight": torch.tensor(value, dtype=torch.float64)}
 
 
 def to_record(params: Params) -> ArrayRecord:
@@ -164,23 +160,42 @@ def initial_params(record: ArrayRecord) -> Params:
         raise BadOption(f"initial_arrays cannot be read as tensors: {error}") from None
 
 
-def read_model(content: RecordDict, base: Params, longest: float) -> tuple[Params, float]:
-    """The model w of an answer, and ||w - w_base||, which is at most ``longest``.
+def pack_model(how: Compression, params: Params, base: Params, state: RecordDict) -> Params:
+    """The arrays that a node sends of its move; what it does not is kept in its ``state``."""
+    kept = torch.from_numpy(state.array_records[UNSENT]["u"].numpy()) if UNSENT in state else None
+    packed, kept = how.send(params, _moving(base), kept)
+    state[UNSENT] = to_record({"u": kept})
+    return dict(zip(PACKED, packed, strict=True))
 
-    It has the names, shapes and types of ``base``, and every value is finite.
-    """
-    record = _only(content, ArrayRecord)
-    if odd := sorted(record.keys() ^ base.keys()):
+
+def read_model(
+    content: RecordDict, base: Params, longest: float, how: Compression | None = None
+) -> tuple[Params, float]:
+    """The model w of an answer, finite and formed as ``base``, and ||w - base|| <= ``longest``."""
+    record, like, moving = _only(content, ArrayRecord), base, _moving(base)
+    size = sum(value.numel() for value in moving.values())
+    if how is not None and PACKED[0] in record:
+        like = dict(zip(PACKED, how.pack(torch.zeros(size)), strict=True))
+    if odd := sorted(record.keys() ^ like.keys()):
         raise BadMessage(f"the answer has other arrays than the model: {odd[0]!r:.60}")
-    params = {name: _tensor(name, record[name].data, like) for name, like in base.items()}
-    moved = (params[n].double() - v.double() for n, v in base.items() if v.is_floating_point())
-    norm = math.sqrt(sum(float(value.square().sum()) for value in moved))
-    if not norm <= longest:
+    params = {name: _tensor(name, record[name].data, one) for name, one in like.items()}
+    if how is not None and like is not base:
+        packed = Packed(*params.values())
+        if np.diff(packed.indices, prepend=-1, append=size).min() < 1:
+            raise BadMessage(f"indices of an answer must rise, from 0 to at most {size - 1}")
+        params = {**base, **how.receive(packed, moving)}  # counters stay the server's
+    moved = ((params[name].double() - value.double()).square() for name, value in moving.items())
+    norm = math.sqrt(sum(float(squares.sum()) for squares in moved))
+    if not norm <= longest or norm == math.inf:
         raise BadMessage(f"the update has norm {norm:.3g}, above {longest:.3g}, ten usual ones")
     return params, norm
 
 
-def _only(content: RecordDict, kind: type[Record]) -> Record:
+def _moving(params: Params) -> Params:
+    return {name: value for name, value in params.items() if value.is_floating_point()}
+
+
+def _only(content: RecordDict, kind: type) -> Any:
     # Not by content.array_records, whose cycle would keep the model until the next collection.
     records = [record for record in content.values() if isinstance(record, kind)]
     if len(records) != 1:
@@ -189,57 +204,35 @@ def _only(content: RecordDict, kind: type[Record]) -> Record:
 
 
 def _tensor(name: str, data: bytes, like: Tensor) -> Tensor:
-    expected = like.numpy().dtype
+    file, model = BytesIO(data), like.numpy()
     try:
-        file = BytesIO(data)
-        shape, fortran, found = HEADERS[np.lib.format.read_magic(file)](file)
+        found = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # whatever NumPy says to bytes that are none of its files
         raise BadMessage(f"array {name!r} cannot be read: {error!r:.80}") from None
-    body = memoryview(data)[file.tell() :]
-    if (shape, found, len(body)) != (tuple(like.shape), expected, like.nbytes):
-        was = f"{found}{list(shape)} in {len(body)} bytes"
-        raise BadMessage(f"array {name!r} is {was:.80}, not {expected}{list(like.shape)}")
-    values = np.ndarray(shape[::-1] if fortran else shape, found, body)
-    tensor = torch.from_numpy((values.T if fortran else values).copy())
-    if not bool(torch.isfinite(tensor).all()):
+    if (found.shape, found.dtype, file.tell()) != (model.shape, model.dtype, len(data)):
+        was = f"{found.dtype}{list(found.shape)} in {len(data)} bytes"
+        raise BadMessage(f"array {name!r} is {was:.80}, not {model.dtype}{list(model.shape)}")
+    if not np.isfinite(found).all():
         raise BadMessage(f"array {name!r} has NaN or infinity in it")
-    return tensor
+    return torch.from_numpy(np.require(found, requirements="C"))
 
 
-def _plan(told: Mapping[str, Any]) -> LocalPlan:
-    phases = tuple(_phase(phase) for phase in told["phases"])
-    rest = {name: _number(told, name) for name in told if name not in ("phases", "path")}
-    return LocalPlan(phases, Way(told["path"]), **rest)
-
-
-def _phase(told: Mapping[str, Any]) -> Phase:
-    price = None if told["forward_price"] is None else _number(told, "forward_price")
-    epochs = _whole(told, "epochs", 1)
-    if told["coreset"] is None:
-        return Phase(epochs, None, price)
-    spec = dict(told["coreset"])
-    for kind, known in (("selector", plugins.names("selector")), ("proxy", (*PROXIES, NONE))):
-        if spec[kind] not in known:  # a path would let a server choose what a client runs
-            raise BadMessage(f"{kind} {str(spec[kind])[:40]!r} is not one of {', '.join(known)}")
-    options = tuple((str(name), value) for name, value in spec["options"])
-    for name, value in options:
-        real = isinstance(value, int | float) and abs(value) <= MOST
-        if not real and not isinstance(value, str):
-            raise BadMessage(f"option {name:.40} must be text or a number, got {value!r:.40}")
-    numbers = {"budget": _whole(spec, "budget", 1), "price": _number(spec, "price")}
-    own = spec | numbers | {"weighting": Weighting(spec["weighting"]), "options": options}
-    return Phase(epochs, CoresetSpec(**own), price)
-
-
-def _whole(values: Mapping[str, Any], name: str, least: float = 0) -> int:
-    if not isinstance(values[name], int):
-        raise BadMessage(f"{name} must be a whole number, got {values[name]!r:.40}")
-    return int(_number(values, name, least))  # which is exact up to MOST
-
-
-def _number(values: Mapping[str, Any], name: str, least: float = 0) -> float:
-    value = values[name]
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not real or not least <= value <= MOST:  # which NaN is not
-        raise BadMessage(f"{name} must be a number from {least:g} on, got {value!r:.40}")
-    return float(value)
+def _made(kind: Any, told: Any, name: str = "") -> Any:
+    """The value of a ``kind`` that plain values of JSON stand for; counts are never below 0."""
+    parts = get_args(kind)
+    if hasattr(kind, "__dataclass_fields__"):
+        kinds = get_type_hints(kind)
+        return kind(**{key: _made(kinds[key], value, key) for key, value in told.items()})
+    if NoneType in parts:
+        return None if told is None else _made(parts[0], told, name)
+    if get_origin(kind) is tuple:
+        each = parts[:1] * len(told) if parts[-1] is ... else parts
+        return tuple(_made(own, part, name) for own, part in zip(each, told, strict=True))
+    least = 0 if kind is int else -MOST
+    if kind is Any:  # an option of a selector's own
+        kind = type(told) if isinstance(told, str | int) else float
+    if kind not in (int, float):
+        return kind(told)
+    number = convert(name, told, kind)
+    at_least(least, MOST)(name, number)
+    return number

@@ -4,10 +4,12 @@ import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 
-from fedcore.errors import BadOption
+from fedcore.errors import BadOption, failed
 from fedcore.records import RunKey
 from fedcore.report.output import EXPERIMENT, ROUNDS
 from fedcore.report.records import MEASURED, Row, run_of
@@ -26,24 +28,30 @@ def check_tools(tools: Sequence[str], out: Path | None) -> None:
 
 
 def export(folder: Path, tools: Sequence[str]) -> None:
-    """Hand every round of a job to these tools."""
+    """Hand every round of a job to these tools; done again, nothing is there twice."""
     runs: Rows = {}
     for row in map(json.loads, (folder / ROUNDS).read_text("utf-8").splitlines()):
-        runs.setdefault(run_of(row), []).append({n: row[n] for n in ("round", *NUMBERS)})
+        runs.setdefault(run_of(row), []).append(row)
     for tool in tools:
-        TOOLS[tool](folder, runs)
+        try:
+            TOOLS[tool](folder, runs)
+        except Exception as error:
+            hint = f"; all results are in {str(folder)!r}, and --resume hands them over again"
+            raise failed(f"handing rounds to {tool}", error, hint) from error
 
 
 def _csv(folder: Path, runs: Rows) -> None:
     with (folder / "rounds.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [*asdict(next(iter(runs))), "round", *NUMBERS])
+        columns = [*asdict(next(iter(runs))), "round", *NUMBERS]
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(asdict(run) | row for run, rows in runs.items() for row in rows)
+        writer.writerows(row | asdict(run) for run, rows in runs.items() for row in rows)
 
 
 def _tensorboard(folder: Path, runs: Rows) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
+    rmtree(folder / "tensorboard", ignore_errors=True)
     for run, rows in runs.items():
         with SummaryWriter(folder / "tensorboard" / run.name) as writer:
             for row in rows:
@@ -57,8 +65,14 @@ def _mlflow(folder: Path, runs: Rows) -> None:
     options = json.loads((folder / EXPERIMENT).read_text("utf-8"))
     for run, rows in runs.items():
         mlflow.set_experiment(f"fedcore {run.benchmark}")
-        with mlflow.start_run(run_name=run.name):
-            mlflow.log_params(options | asdict(run))
+        # Seconds of the wall clock are in rows: no two jobs have the same.
+        digest = sha256(json.dumps(rows).encode()).hexdigest()
+        whole = f"tags.fedcore_rounds = '{digest}' and attributes.status = 'FINISHED'"
+        if mlflow.search_runs(filter_string=whole, output_format="list"):
+            continue
+        own = {name: value for name, value in asdict(run).items() if value is not None}
+        with mlflow.start_run(run_name=run.name, tags={"fedcore_rounds": digest}):
+            mlflow.log_params(options | own)
             for row in rows:
                 known = {name: row[name] for name in NUMBERS if row[name] is not None}
                 mlflow.log_metrics(known, step=row["round"])

@@ -1,18 +1,24 @@
 """How good the model of a round is: mean loss (Eq. 1) and accuracy, on data equal for all runs."""
 
+import math
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedcore.bundle import Inputs, joined, parts_of
 from fedcore.client.executors.stacked_model import scores_of
+from fedcore.compiled import say_once
+from fedcore.losses import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, sizes_of
+from fedcore.sources.torch_data import Streamed
+from fedcore.task import Loss
 from fedcore.types import ClientData, ClientId, Generator, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
@@ -22,15 +28,18 @@ CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
 Held = Mapping[ClientId, ClientData]
-Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
+Pieces = list[ClientData]
+Parts = list[slice]
+Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Mean loss and share of right answers."""
+    """Mean loss, share of right answers, None where there are no classes, and own metrics."""
 
     loss: float
-    accuracy: float
+    accuracy: float | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Measure:
@@ -42,13 +51,18 @@ class Measure:
         """Draw ``count`` training and test samples, 0: all; ``split`` keeps half of these apart."""
         # A GPU has enough to do with one; 0 threads are one per core.
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
-        self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
+        self._metrics, loss = federation.task.terms.metrics, federation.task.terms.loss
+        scores = [scores_of(federation.task, device) for _ in range(passes)]
+        self._evaluator, self._forward = Evaluator(scores, loss), scores[0]
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
-        self._train: Iterable[ClientData] = clients.values()
-        if 0 < count < sizes.counts.sum():
-            train = draw(clients, sizes, count, stream(0, "evaluate", "train"))
-            self._train = [train.to(device)]
+        unasked = count == 0 and isinstance(clients, LazyClients) and clients.costly
+        self._train: Iterable[ClientData] = [] if unasked else clients.values()
+        if unasked:
+            say_once("set evaluate_samples to know the training loss of clients that are Datasets")
+        elif 0 < count < sizes.counts.sum():
+            drawn = draw(clients, sizes, count, stream(0, "evaluate", "train"))
+            self._train = [train.to(device) for train in drawn]
         elif not isinstance(clients, LazyClients):  # else it need not fit in memory
             self._train = [pool(clients.values()).to(device)]
         halves = {"test": test}
@@ -59,23 +73,36 @@ class Measure:
             halves = dict(zip(("validation", "test"), pieces, strict=True))
         for name, half in halves.items():
             if half is not None and 0 < count < len(half):
-                halves[name] = draw({0: half}, {0: len(half)}, count, stream(0, "evaluate", name))
+                by = stream(0, "evaluate", name)
+                halves[name] = draw({0: half}, {0: len(half)}, count, by)[0]
         self._held_out = {name: half.to(device) for name, half in halves.items() if half}
-        self._clients, self._judged, self._most = clients, list(sizes), max(sizes.values())
+        judged = [] if unasked else list(sizes)
+        self._clients, self._judged, self._most = clients, judged, max(sizes.values())
         if 0 < count < sizes.counts.sum():  # as many clients as make ``count`` samples
             order = stream(0, "evaluate", "clients").permutation(len(sizes))
             ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
             places = np.sort(order[: np.searchsorted(ends, count) + 1])
             self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
+        if self._metrics:  # those that fail do so before anything is trained
+            self.test({name: value.to(device) for name, value in federation.initial.items()})
 
-    def train(self, params: Params) -> Score:
-        """L(w) of Eq. 1 and the accuracy on training data."""
-        return self._evaluator.score(params, self._train)
+    def train(self, params: Params) -> Score | None:
+        """L(w) of Eq. 1 and the accuracy on training data, unless reading them takes too long."""
+        return self._evaluator.score(params, self._train) if self._train else None
 
     def test(self, params: Params, half: str = "test") -> Score | None:
         """The same on held-out data, if there are any, or on the half called 'validation'."""
         data = self._held_out.get(half)
-        return None if data is None else self._evaluator.score(params, [data])
+        if data is None:
+            return None
+        score = self._evaluator.score(params, [data])
+        if not self._metrics:
+            return score
+        chunks = (data.take(slice(n, n + CPU_CHUNK)) for n in range(0, len(data), CPU_CHUNK))
+        with torch.no_grad():
+            seen = [(self._forward(params, x).cpu(), y.cpu()) for x, y in chunks]
+        found = measured(self._metrics, *map(torch.cat, zip(*seen, strict=True)))
+        return replace(score, metrics=found)
 
     def loss_of(self, params: Params, client: ClientId) -> float:
         """L^i(w): the mean loss of a client's samples."""
@@ -92,7 +119,7 @@ class Measure:
                 data = ClientData(*data.take(torch.from_numpy(rows)))
             right.append(self._evaluator.sums(params, data)[1])
             counts[client] = len(data)
-        hits = torch.stack(right).tolist()  # one look at the device for all clients
+        hits = torch.stack(right).tolist() if right else []  # one look at the device for all
         return {client: (hit, counts[client]) for client, hit in zip(counts, hits, strict=True)}
 
 
@@ -103,8 +130,8 @@ class Evaluator:
     own. Sums are added in the order of the samples, so threads change no result.
     """
 
-    def __init__(self, passes: Sequence[Forward]) -> None:
-        self._passes = passes
+    def __init__(self, passes: Sequence[Forward], loss: Loss | None = None) -> None:
+        self._passes, self._loss = passes, loss
         self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
 
     def score(self, params: Params, pieces: Iterable[ClientData]) -> Score:
@@ -115,21 +142,22 @@ class Evaluator:
             sums += self.sums(params, data)
             count += len(data)
         loss, hits = sums.tolist()  # one look at the device for all chunks
-        return Score(loss / count, hits / count)
+        return Score(loss / count, None if math.isnan(hits) else hits / count)
 
     def sums(self, params: Params, data: ClientData) -> Tensor:
         """Sum of losses and number of right answers [2], on the device of the parameters."""
         data = data.to(next(iter(params.values())).device)
         layers = sum(value.dim() > 1 for value in params.values())
-        chunk = min(CHUNK, CPU_CHUNK) if data.y.device.type == "cpu" and layers > 1 else CHUNK
+        few = isinstance(data, Streamed) or (data.y.device.type == "cpu" and layers > 1)
+        chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
-            return torch.stack(_sums(self._passes[0], params, data, parts)).sum(dim=0)
+            return torch.stack(self._sums(self._passes[0], params, data, parts)).sum(dim=0)
         threads = len(self._passes)
 
         def share(number: int) -> list[Tensor]:
             torch.set_num_threads(1)
-            return _sums(self._passes[number], params, data, parts[number::threads])
+            return self._sums(self._passes[number], params, data, parts[number::threads])
 
         before = torch.get_num_threads()
         try:
@@ -139,34 +167,38 @@ class Evaluator:
         in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
         return torch.stack(in_order).sum(dim=0)
 
-
-@torch.no_grad()
-def _sums(forward: Forward, params: Params, data: ClientData, parts: list[slice]) -> list[Tensor]:
-    """Σ_j L_j, L_j = log Σ_c exp a_jc - a_jy, and number of right answers [2] of each part."""
-    sums = []
-    for part in parts:
-        x, y = data.take(part)
-        scores = forward(params, x)
-        # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
-        losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
-        right = (scores.argmax(dim=1) == y).sum()
-        sums.append(torch.stack([losses.double().sum(), right.double()]))
-    return sums
+    @torch.no_grad()
+    def _sums(self, score: Forward, params: Params, data: ClientData, parts: Parts) -> list[Tensor]:
+        """Σ_j L_j and number of right answers [2] of each part."""
+        sums = []
+        for part in parts:
+            x, y = data.take(part)
+            scores = score(params, x)
+            if self._loss is None:
+                # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
+                losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
+                right = (scores.argmax(dim=1) == y).sum()
+            else:
+                losses, right = self._loss(scores, y), right_answers(scores, y)
+            sums.append(torch.stack([losses.double().sum(), right.double()]))
+        return sums
 
 
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
-) -> tuple[float | None, float]:
-    """Accuracy on slow clients' samples; the mean of the worst ceil(n / 10) of n clients."""
+) -> tuple[float | None, float | None]:
+    """Accuracy on slow clients' samples, and of the worst ceil(n / 10) of n; None: no classes."""
+    if any(math.isnan(hits) for hits, _ in scores.values()):
+        return None, None
     theirs = [score for client, score in scores.items() if client in slow]
     right, count = (sum(column) for column in zip(*theirs, strict=True)) if theirs else (0.0, 0)
     accuracies = sorted(hits / samples for hits, samples in scores.values())
     worst = accuracies[: -(-len(accuracies) // 10)]
-    return right / count if count else None, sum(worst) / len(worst)
+    return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> ClientData:
-    """``count`` of all clients' samples, as if drawn from one piece, without making that piece."""
+def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> Pieces:
+    """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
     owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
@@ -176,10 +208,11 @@ def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator
         client = ids[owner]
         start = ends[owner] - sizes[client]
         parts.append(ClientData(*clients[client].take(torch.from_numpy(rows - start))))
-    return pool(parts)
+    shapes = {str([x.shape[1:] for x in parts_of(part.x).values()]) for part in parts}
+    return [pool(parts)] if len(shapes) == 1 else parts
 
 
 def pool(clients: Iterable[ClientData]) -> ClientData:
     """All clients' samples in one piece."""
     inputs, labels = zip(*(client.take(slice(None)) for client in clients), strict=True)
-    return ClientData(torch.cat(inputs), torch.cat(labels))
+    return ClientData(joined(inputs), torch.cat(labels))

@@ -5,28 +5,30 @@ import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import mean
 
 import torch
 
-from fedcore import plugins
+from fedcore import compression, plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.coreset.proxies import STATIC
 from fedcore.errors import BadOption
 from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
 from fedcore.server.loop import LoopSettings, Merged, Server
+from fedcore.server.merge import AGGREGATIONS, RunningMean
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Measure, slow_and_worst
-from fedcore.sources.clients import LazyClients, sizes_of
+from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training
@@ -39,18 +41,31 @@ Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 class Simulated:
     """An executor around another: what only a simulation asks of it.
 
-    Of lazy clients it holds the samples of those who train. ``chained`` repeats a defect of the
+    Of lazy clients it holds the samples of those who train; answers are compressed, and what
+    clients have not sent of their moves is ``unsent``. ``chained`` repeats a defect of the
     authors' code (docs/deviations.md): in its first round the global model is the one in training,
     so each client starts where the one before it ended. No preset sets it.
     """
 
+    how: compression.Compression | None = None
+
     def __init__(self, executor: Executor, lazy: Lazy = None, *, chained: bool = False) -> None:
+        self.unsent: dict[int, torch.Tensor] = {}
         self.selection, self.memory = executor.selection, executor.memory
         self.expect, self.close, self._run = executor.expect, executor.close, executor.run
         self._lazy, self._chained = lazy, chained
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
+        updates = self._trained(params, assignments)
+        return [self._sent(params, one, self.how) for one in updates] if self.how else updates
+
+    def _sent(self, base: Params, one: LocalUpdate, how: compression.Compression) -> LocalUpdate:
+        packed, kept = how.send(one.params, base, self.unsent.get(one.client_id))
+        self.unsent[one.client_id] = kept
+        return replace(one, params=how.receive(packed, base))
+
+    def _trained(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         if self._lazy is not None:
             self._lazy.hold(assignment.client_id for assignment in assignments)
         if not self._chained or assignments[0].base_version > 0:
@@ -76,21 +91,31 @@ class World:
     ending: Ending  # as far as it is known before the first round
     evaluate_every: int = 1  # rounds
     patience: int = 0  # evaluations without a new best after which a run ends; 0: it does not
+    unsent: dict[int, torch.Tensor] = field(default_factory=dict)  # of ``Simulated``
 
 
 def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
+    if strategy.in_parts and experiment.compress != "none":
+        raise BadOption(f"compress must be none where {run.strategy} sends parts of models")
     if strategy.in_parts:
         federation.task.check_layers()
     clients = federation.dataset.clients
+    if is_streamed(clients) and experiment.proxy == STATIC:
+        raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
+    if experiment.batch_norm == "average":
+        mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
+        names = list(federation.task.statistics())
+        strategy = replace(strategy, merge=partial(mean, names=names))
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training
     plain = choose_executor(*of, threads=threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
+    executor.how = compression.read("compress", experiment.compress)
     sizes = sizes_of(clients)
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
@@ -100,6 +125,7 @@ def build_world(
     clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence)
     clock.budget = experiment.time_budget * fleet.deadline or math.inf
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
+    clock.packed = compression.upward_share(experiment.compress, sent)
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     several = len(experiment.learning_rates) > 1
@@ -114,25 +140,28 @@ def build_world(
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
     ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
     known = federation.initial, device, fleet.deadline, fleet.slow, ending
-    return World(server, executor, measure, *known, experiment.evaluate_every, experiment.patience)
+    looks = experiment.evaluate_every, experiment.patience
+    return World(server, executor, measure, *known, *looks, executor.unsent)
 
 
 def simulate_rounds(
     world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
 ) -> Rounds:
     """Train the rounds after the ``past`` ones, from ``start`` on; yields records and states."""
-    accuracies = [record.test_accuracy for record in past if record.test_accuracy is not None]
+    tested = ((r.test_accuracy, r.test_loss) for r in past)
+    accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
         world.executor.memory.update(state.on_clients)
+        world.unsent.update(state.unsent)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            memory = dict(world.executor.memory)
+            memory, unsent = dict(world.executor.memory), dict(world.unsent)
             record = _record(world, merged, began, before, accuracies)
-            yield record, replace(merged.state, on_clients=memory)
+            yield record, replace(merged.state, on_clients=memory, unsent=unsent)
             if record.ending:
                 break
             began, before = time.perf_counter(), copy.copy(world.executor.selection)
@@ -151,7 +180,7 @@ def _record(
         trained = world.measure.train(merged.state.params)
         tested = world.measure.test(merged.state.params)
     if tested:
-        accuracies.append(tested.accuracy)
+        accuracies.append(goodness(tested.accuracy, tested.loss))
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
         last = last or 0 < world.patience <= since
     ending = _ending(world, merged.state.params) if last else None
@@ -163,6 +192,7 @@ def _record(
         train_accuracy=trained.accuracy if trained else None,
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
+        metrics=tested.metrics if tested else {},
         wall_seconds=ended - began,
         ending=ending,
         cut=merged.cut,
@@ -174,6 +204,11 @@ def _record(
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
+
+
+def goodness(accuracy: float | None, loss: float | None) -> float:
+    """What patience goes by: the accuracy, or -L where there are no classes."""
+    return -(math.inf if loss is None else loss) if accuracy is None else accuracy
 
 
 def _ending(world: World, params: Params) -> Ending:

@@ -7,6 +7,7 @@ from fedcore import plugins
 from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
 from fedcore.plugins import Options
 from fedcore.sources.files import DataDir
+from fedcore.sources.partitions import RULES, dealt
 from fedcore.types import FederatedDataset
 from fedcore.values import LARGEST_LEGACY_SEED, whole_number
 
@@ -30,17 +31,20 @@ class Benchmark:
     def load(self, *, seed: int, data_dir: DataDir, options: Options) -> FederatedDataset:
         """Load the data, with the user's ``options`` over those of the name."""
         whole_number("seed", seed, 0, LARGEST_LEGACY_SEED)
-        load = self.module.load
+        load, rules = self.module.load, {}
+        if "how" in options and not plugins.taken(load, {"how": 0}):
+            rules = {"seed": seed, **{key: options[key] for key in RULES if key in options}}
+            options = {key: value for key, value in options.items() if key not in RULES}
         for key in options:
             if key in OWN:
-                use = OWN[key]
-                raise BadOption(f"data must not hold {key!r}, which is an option itself: {use}")
+                raise BadOption(f"data must not hold {key!r}, an option itself: {OWN[key]}")
             if not plugins.taken(load, {key: 0}):
-                accepted = [name for name in plugins.keywords(load) if name not in OWN]
+                accepted = sorted({*plugins.keywords(load), *RULES} - OWN.keys())
                 raise BadOption(plugins.unknown("data option", key, accepted, see=""))
         every = {"seed": seed, "data_dir": data_dir, **self.options, **options}
         try:
             dataset = load(**plugins.taken(load, every))
+            dataset = dealt(dataset, rules) if rules else dataset
         except Exception as error:
             # A failure of our own is a defect, to be seen whole.
             if isinstance(error, FedCoreError) or self.module.__name__.startswith("fedcore."):
@@ -59,7 +63,7 @@ def find(name: str) -> Benchmark:
         plugins.function("dataset", name, "load")
         return Benchmark(plugins.title(name), plugins.load("dataset", name), {})
     for dataset in sorted(plugins.names("dataset"), key=len, reverse=True):
-        if name == dataset or name.startswith(f"{dataset}-"):
+        if name == dataset or name.startswith((f"{dataset}-", f"{dataset}:")):
             module, suffix = plugins.load("dataset", dataset), name[len(dataset) + 1 :]
             if hasattr(module, "parse"):
                 return Benchmark(name, module, module.parse(suffix))

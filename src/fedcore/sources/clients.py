@@ -1,12 +1,14 @@
 """Clients that are loaded when asked for, so that memory follows the cohort, not the fleet."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcore.arrays import as_labels
 from fedcore.errors import BadData, FedCoreError, failed
+from fedcore.sources import torch_data
 from fedcore.types import ClientData, ClientId
 
 
@@ -49,15 +51,16 @@ class ClientSizes(Mapping[ClientId, int]):
 
 
 class LazyClients(Mapping[ClientId, ClientData]):
-    """Clients 0 to n - 1, whose samples ``load`` gives on any thread, the same at every call."""
+    """Clients 0 to n - 1; ``load`` gives their samples, or Dataset, on any thread, always alike."""
 
-    def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], ClientData]) -> None:
+    def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], Any]) -> None:
         counts = as_labels("sizes", sizes, "number per client").numpy()
         if (empty := counts < 1).any():
             client = int(empty.argmax())
             raise BadData(f"client {client} has a size of {counts[client]}; leave it out")
         self.sizes = ClientSizes(range(len(counts)), counts)
         self._load = load
+        self.costly = False  # whether everything is read for a score only if somebody asks for it
         self._wanted: frozenset[ClientId] = frozenset()
         self._held: dict[ClientId, ClientData] = {}
 
@@ -75,7 +78,7 @@ class LazyClients(Mapping[ClientId, ClientData]):
         if (held := self._held.get(client)) is not None:
             return held
         try:
-            data = self._load(client)
+            data = torch_data.opened(f"client {client}", self._load(client))
         except FedCoreError:
             raise
         except Exception as error:
@@ -95,6 +98,11 @@ class LazyClients(Mapping[ClientId, ClientData]):
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+
+def is_streamed(clients: Mapping[ClientId, ClientData]) -> bool:
+    """Whether clients are read batch by batch, going by the first."""
+    return isinstance(next(iter(clients.values())), torch_data.Streamed)
 
 
 def sizes_of(clients: Mapping[ClientId, ClientData]) -> ClientSizes:

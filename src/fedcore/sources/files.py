@@ -25,21 +25,22 @@ TIMEOUT = 30.0  # seconds without an answer
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a dataset: its size and MD5, which is what publishers give, are unpacked."""
+    """One file of a dataset, with the size and MD5 that publishers give: unpacked or not."""
 
     name: str  # without .gz
     size: int
     md5: str
     urls: tuple[str, ...]  # public origins, of the file or of one that is gzipped
+    unpacked: bool = True  # else it is an archive, to be kept as it is
 
     @property
     def published_name(self) -> str:
         """The name of what the origins serve."""
-        return f"{self.name}.gz" if self.urls[0].endswith(".gz") else self.name
+        return f"{self.name}.gz" if self.urls[0].endswith(".gz") and self.unpacked else self.name
 
     def check(self, content: bytes, *, packed: bool) -> bytes:
         """The unpacked ``content``, gzipped by anybody or not; a ValueError if it is not this."""
-        if packed:
+        if packed and self.unpacked:
             try:
                 with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
                     content = file.read(self.size + 1)  # enough to see that it is too long
@@ -90,9 +91,8 @@ def read(source: Source, name: str, data_dir: DataDir) -> bytes:
     if path is not None:
         return read_checked(path, file)
     where = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
-    by_hand = (
-        f"place it by hand as {str(source.target(file, data_dir))!r} (it is at {file.urls[0]})"
-    )
+    target = str(source.target(file, data_dir))
+    by_hand = f"place it by hand as {target!r} (it is at {file.urls[0]})"
     run = f"run 'fedcore data fetch {source.folder}{where}', or {by_hand}"
     raise DatasetUnavailable(f"{file.published_name} of {source.folder} is missing; {run}")
 

@@ -2,6 +2,8 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
-from fedcore.errors import BadData, BadOption
-from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import above_zero, at_least, one_of, whole_number
+from fedcore.errors import BadData, BadOption, failed
+from fedcore.types import ClientData, FederatedDataset, Generator
+from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
 Parts = list[NDArray[np.int64]]
 WAYS = ("iid", "dirichlet", "shards", "by")
+RULES = ("clients", "how", "alpha", "shards", "least")
 TRIES = 1000
 
 
@@ -41,18 +44,19 @@ def partition(
         least: fewest samples of a client; Dirichlet draws again until everybody has them.
         seed: of the draws.
 
-    >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
-    [[0, 1, 3], [2]]
+    Examples:
+        >>> [part.tolist() for part in partition([3, 3, 7, 3], how="by")]
+        [[0, 1, 3], [2]]
     """
     if hasattr(how, "load_partition"):
-        return _by_partitioner(how, np.asarray(labels))
+        return _by_partitioner(how, labels)
     one_of(*WAYS)("how", how)
     fewest = whole_number("least", least, 0)
     if how == "by":
-        _, owner = np.unique(np.asarray(labels), return_inverse=True)
+        owner = _owners(labels)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
     classes = as_labels("labels", labels).numpy()
-    count = whole_number("clients", clients, 1)
+    count = whole_number("clients", clients, 1, MANY)
     if count * fewest > len(classes):
         what = f"{count} clients of {fewest} samples or more need {count * fewest}"
         raise BadOption(f"{what}, but there are {len(classes)}; ask for fewer clients")
@@ -60,13 +64,13 @@ def partition(
     if how == "iid":
         parts = np.array_split(draw.permutation(len(classes)), count)
     elif how == "shards":
-        each = whole_number("shards", shards, 1)
+        each = whole_number("shards", shards, 1, max(1, len(classes) // count))
         order = draw.permutation(len(classes))
         slices = np.array_split(order[np.argsort(classes[order], kind="stable")], count * each)
         dealt = draw.permutation(count * each).reshape(count, each)
         parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
     else:
-        above_zero("alpha", alpha)
+        above_zero("alpha", alpha := convert("alpha", alpha, float))
         drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
         parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
         if not parts:
@@ -82,30 +86,38 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
     samples behind them where there are any; without held-out data, a share ``held_out`` of the
     samples is. Its own keyword parameters and those of ``partition`` are what ``--data`` may set.
     """
+    if not callable(samples):
+        raise BadOption(f"samples must be a function that gives all samples, got {type(samples)}")
     own = inspect.signature(samples).parameters
     rules = list(inspect.signature(partition).parameters.values())[1:]
 
     def load(*, seed: int = 0, held_out: float = 0.2, **given: Any) -> FederatedDataset:
-        known = {"seed": seed, **given}
-        train, test = samples(**{name: value for name, value in known.items() if name in own})
-        data, owner = as_samples("training data", train[:2], torch.float32), np.asarray(train[-1])
+        for name in given.keys() - every.keys():
+            raise BadOption(f"there is no option {name!r} here; there are {', '.join(every)}")
+        known = {"seed": whole_number("seed", seed, 0), **given}
+        found = samples(**{name: value for name, value in known.items() if name in own})
+        try:
+            (x, y, *owners), test = found
+        except (TypeError, ValueError):
+            form = "(inputs, labels) or (inputs, labels, owners), and held-out data or None"
+            raise BadData(f"samples must give {form}, got a {type(found).__name__}") from None
+        data = as_samples("training data", (x, y), torch.float32)
         places = np.arange(len(data))
         if test is None:
-            at_least(0, 1)("held_out", held_out)
+            below_one("held_out", convert("held_out", held_out, float))
             away = np.random.default_rng(seed).random(len(data)) < held_out
             places, outside = np.flatnonzero(~away), torch.from_numpy(np.flatnonzero(away))
             test = data.take(outside) if len(outside) else None
         rest = {name: value for name, value in given.items() if name not in own}
-        by = owner if rest.get("how") == "by" else data.labels.numpy()
+        by = _owners(owners[0]) if owners and rest.get("how") == "by" else data.labels.numpy()
+        if len(by) != len(data):
+            raise BadData(f"training data has {len(data)} inputs but {len(by)} owners")
         parts = partition(by[places], seed=seed, **{"clients": 100, **rest})
         rows = [torch.from_numpy(places[part]) for part in parts]
         clients = {n: ClientData(data.x, data.y, part) for n, part in enumerate(rows)}
-        every = (
-            [data]
-            if test is None
-            else [data, test := as_samples("held-out data", test, torch.float32)]
-        )
-        return FederatedDataset(clients, test, 1 + max(int(one.labels.max()) for one in every))
+        test = None if test is None else as_samples("held-out data", test, torch.float32)
+        most = max(int(one.labels.max()) for one in (data, test) if one is not None)
+        return FederatedDataset(clients, test, 1 + most)
 
     named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *rules)]
     fixed = [p for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -114,9 +126,16 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
     return load
 
 
-def _dirichlet(
-    classes: NDArray[np.int64], count: int, alpha: float, draw: np.random.Generator
-) -> Parts:
+def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
+    """The training samples of a dataset, dealt out anew; to as many clients, unless it is said."""
+    every = [as_samples(f"client {n}", own, torch.float32) for n, own in dataset.clients.items()]
+    x, y = map(torch.cat, zip(*(own.take(slice(None)) for own in every), strict=True))
+    parts = partition(y, **{"clients": len(every), **rules})
+    clients = {n: ClientData(x, y, torch.from_numpy(part)) for n, part in enumerate(parts)}
+    return replace(dataset, clients=clients, sizes=())
+
+
+def _dirichlet(classes: NDArray[np.int64], count: int, alpha: float, draw: Generator) -> Parts:
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
     for label in np.unique(classes):
         own = draw.permutation(np.flatnonzero(classes == label))
@@ -126,12 +145,26 @@ def _dirichlet(
     return [np.concatenate(part) for part in parts]
 
 
-def _by_partitioner(partitioner: Any, labels: NDArray[Any]) -> Parts:
-    from datasets import Dataset  # type: ignore[import-not-found]
+def _owners(labels: Any) -> NDArray[np.int64]:
+    """Whose each sample is, from 0 on, by whatever tells owners apart."""
+    with suppress(TypeError, ValueError):
+        values = np.asarray(labels)
+        if values.ndim == 1 and len(values):
+            return np.unique(values, return_inverse=True)[1]
+    got = f"got a {type(labels).__name__}"
+    raise BadData(f"labels must be one value per sample, all of one kind, {got}")
 
-    partitioner.dataset = Dataset.from_dict({"label": labels, "place": np.arange(len(labels))})
-    every = range(partitioner.num_partitions)
-    return [np.sort(partitioner.load_partition(number)["place"]) for number in every]
+
+def _by_partitioner(partitioner: Any, labels: Any) -> Parts:
+    columns = {"label": np.asarray(labels), "place": np.arange(len(labels))}
+    try:
+        from datasets import Dataset
+
+        partitioner.dataset = Dataset.from_dict(columns)
+        every = range(partitioner.num_partitions)
+        return [np.sort(partitioner.load_partition(number)["place"]) for number in every]
+    except Exception as error:
+        raise failed(f"partitioning by {type(partitioner).__name__}", error) from error
 
 
 def _checked(parts: Parts, fewest: int) -> Parts:

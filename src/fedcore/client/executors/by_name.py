@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import torch
 
+from fedcore.bundle import Bundle
 from fedcore.client.coresets import Clients
-from fedcore.client.executors.linear import LinearExecutor, one_layer_of
+from fedcore.client.executors.linear import LinearExecutor, chain_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.compiled import say_once
 from fedcore.errors import BadOption
-from fedcore.sources.clients import sizes_of
-from fedcore.task import Task
+from fedcore.sources.clients import is_streamed, sizes_of
+from fedcore.task import CLASSES, Task
 from fedcore.types import ClientData, Executor, TrainingSettings
 
 log = logging.getLogger(__name__)
@@ -56,15 +57,24 @@ def choose_executor(
         from fedcore.client.executors.remote import RayExecutor
 
         return RayExecutor(task, clients, settings, threads, device)
-    compiled = device.type == "cpu" and one_layer_of(task) is not None
+    # What fast paths do not know: losses, statistics, precisions and inputs of other kinds
+    if task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle):
+        if name == "compiled":
+            kinds = "cross-entropy, one class a sample, one tensor of inputs, float32"
+            raise BadOption(f"executor 'compiled' is for {kinds}; use 'auto'")
+        if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
+        return SequentialExecutor(task.on(device), clients, settings)
+    if name == "auto" and is_streamed(clients):
+        name = "sequential"
+    asked = name in ("auto", "compiled") and device.type == "cpu"
+    compiled = asked and chain_of(task, clients) is not None
     if name == "compiled" and not compiled:
-        raise BadOption(
-            "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
-        )
-    if compiled and name in ("auto", "compiled") and not settings.plain:
-        say_once("the compiled loop takes steps of plain SGD: clients are trained side by side")
-        name = "vectorised"
-    if name == "compiled" or (name == "auto" and compiled):
+        what = "executor 'compiled' trains chains of linear layers and activations"
+        raise BadOption(f"{what}, in float32 and with numba; use 'auto'")
+    if compiled and settings.adam:
+        say_once("the compiled loop has no Adam: clients are trained side by side")
+    elif compiled:
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":
         example = next(iter(clients.values()))

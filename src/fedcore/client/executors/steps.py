@@ -143,6 +143,12 @@ class Steps:
         """One client's parameters, as views that the next step overwrites."""
         return {name: value[slot] for name, value in self._stack.items()}
 
+    def copies_of(self, slots: Sequence[int], like: Params) -> list[Params]:
+        """Copies of some clients' parameters, where ``like`` lies: a launch for each, for all."""
+        chosen = torch.tensor(slots, dtype=torch.int64, device=self._pool.device)
+        taken = {name: self._stack[name][chosen].to(v.device) for name, v in like.items()}
+        return [{name: value[n] for name, value in taken.items()} for n in range(len(slots))]
+
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all clients but those; they move up in this order."""
         chosen = torch.tensor(slots, device=self._pool.device)

@@ -93,7 +93,6 @@ class Block:
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
     ) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers lie where those do."""
-        home = next(iter(params.values())).device
         placed = self.pool.fill(data, [assignment.client_id for assignment in assignments])
         clients = [
             _Client(Job(assignment, self.task, own, self.settings, self.coresets), rows)
@@ -104,11 +103,15 @@ class Block:
         self._look([one for one in clients if one.job.assignment.plan.phases[0].forward_price])
         trained: dict[int, Params] = {}
         while True:
-            for slot, client in enumerate(self._slots):
-                if client is not None and not self._is_busy(slot, client):
-                    own = self.steps.params_of(slot)
-                    trained[id(client)] = {n: v.clone().to(home) for n, v in own.items()}
-                    self._slots[slot] = None
+            ended = [
+                (slot, client)
+                for slot, client in enumerate(self._slots)
+                if client is not None and not self._is_busy(slot, client)
+            ]
+            slots = [slot for slot, _ in ended]
+            copies = self.steps.copies_of(slots, like=params) if slots else []
+            for (slot, client), copy in zip(ended, copies, strict=True):
+                trained[id(client)], self._slots[slot] = copy, None
             present = [client for client in self._slots if client is not None]
             if not present:
                 met = self.steps.met.cpu()  # at the end: the next tape would wait for it

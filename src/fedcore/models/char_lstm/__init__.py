@@ -23,12 +23,12 @@ LAYERS = 2
 class CharacterLstm(nn.Module):
     """Reads a window of symbols and scores what comes next."""
 
-    def __init__(self, symbols: int) -> None:
-        """Create the layers for ``symbols`` symbols, which are inputs and classes alike."""
+    def __init__(self, symbols: int, classes: int = 0) -> None:
+        """Create the layers for ``symbols`` symbols, which are the classes unless those differ."""
         super().__init__()
         self.embedding = nn.Embedding(symbols, EMBEDDING)
         self.lstm = nn.LSTM(EMBEDDING, UNITS, LAYERS, batch_first=True)
-        self.head = nn.Linear(UNITS, symbols)
+        self.head = nn.Linear(UNITS, classes or symbols)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores [batch, symbols] of the symbol after each window ``x`` [batch, length]."""
@@ -42,14 +42,15 @@ class CharacterLstm(nn.Module):
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:
-    """A model for windows like ``example`` [length] over ``num_classes`` symbols."""
+    """A model for windows like ``example`` [length] of symbols."""
     whole = example.dtype in (torch.uint8, torch.int16, torch.int32, torch.int64)
     if example.dim() != 1 or not whole:
         raise BadOption(
             "model 'char-lstm' needs windows [length] of whole numbers, got inputs of shape "
             f"{list(example.shape)} and type {example.dtype}; use another model"
         )
-    return CharacterLstm(num_classes)
+    texts = 90 if example.dtype == torch.uint8 else 0  # symbols that they have, of few classes too
+    return CharacterLstm(max(num_classes, texts), num_classes)
 
 
 def stacked_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
