@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from benchmarks import compression
 from benchmarks import performance_tables as performance
 from benchmarks.deployment import table as deployment
 from benchmarks.paper import neural_plot
@@ -325,6 +326,7 @@ def with_speed(page: str) -> str:
 def with_deployment(page: str) -> str:
     """The page on deployment with what was measured."""
     page = between_markers(page, deployment.rounds_section())
+    page = between_markers(page, compression.section(read("compression.json")), "compression")
     return between_markers(page, deployment.accuracy_section(), "accuracy")
 
 

@@ -17,7 +17,7 @@ LAYERS = {
     ),
     **dict.fromkeys(("arrays", "threads", "rates", "trial"), 1),
     "losses": 1.5,
-    "history": 2,
+    **dict.fromkeys(("history", "compression"), 2),
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("server", "datasets", "models"), 3),
     **dict.fromkeys(("config", "strategies", "client", "deadlines"), 4),

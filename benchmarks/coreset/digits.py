@@ -15,10 +15,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.medoids.solve import solve
 from fedcore.coreset.metric import Metric
-from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, HeadGradients, space_of
+from fedcore.coreset.proxies import (
+    LAST_LAYER,
+    LAST_LAYER_INPUT,
+    HeadGradients,
+    head_gradients,
+    space_of,
+)
 from fedcore.datasets import mnist
 from fedcore.errors import BadData, DatasetUnavailable
 from fedcore.models import cnn

@@ -18,9 +18,8 @@ from fedcore.client.job import full_gradient_error
 from fedcore.client.schedule import Samples
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean
-from fedcore.coreset.proxies import STATIC, space_of
+from fedcore.coreset.proxies import STATIC, head_gradients, space_of
 from fedcore.sim.measure import Evaluator
 from fedcore.types import Params, Weighting
 

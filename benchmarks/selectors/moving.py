@@ -22,8 +22,7 @@ from fedcore.client.schedule import Samples, schedule
 from fedcore.client.step import Batch, StepRule, step
 from fedcore.coreset.build import build_coreset
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import HeadGradients, space_of
+from fedcore.coreset.proxies import HeadGradients, head_gradients, space_of
 from fedcore.seeding import stream
 from fedcore.types import Params
 

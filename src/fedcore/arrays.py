@@ -39,10 +39,9 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
-        got = (
-            f"got a {type(values).__name__} that does not make one; its rows must be of one length"
-        )
-        raise BadData(f"{name} must be one array of numbers, {got}") from None
+        got = f"got a {type(values).__name__} that does not make one"
+        must = f"{name} must be one array of numbers, {got}; its rows must be of one length"
+        raise BadData(must) from None
     kind = array.dtype.newbyteorder("=")
     if kind.kind not in "fiub":
         raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
@@ -130,10 +129,7 @@ def check_alike(owner: str, inputs: Inputs, first_owner: str, first: Inputs) -> 
 def batches(
     dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32, *, classes: bool = True
 ) -> Iterator[Batch]:
-    """Inputs and labels of all samples of ``FORMS``, in order, some at a time.
-
-    Batches of a loader or an iterator stay as they are; inputs with a fraction become ``dtype``.
-    """
+    """Inputs and labels of all samples of ``FORMS``, in order; fractions become ``dtype``."""
     seen = 0
     for batch in _raw(dataset, batch_size, dtype, classes=classes):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
@@ -188,17 +184,13 @@ def _check_loader(loader: DataLoader[Any]) -> None:
     if type(sampler) is BatchSampler:
         sampler = sampler.sampler
     if not streamed and not isinstance(sampler, SequentialSampler):
-        got = f"got a DataLoader with a {type(sampler).__name__}"
-        instead = "give its .dataset, or a loader with shuffle=False"
-        raise BadOption(
-            f"dataset must keep its order for indices to mean something, {got}; {instead}"
-        )
+        got = f"got a DataLoader with a {type(sampler).__name__}; give its .dataset"
+        must = "dataset must keep its order for indices to mean something"
+        raise BadOption(f"{must}, {got}, or a loader with shuffle=False")
     if dropped or (not streamed and len(sampler) != len(loader.dataset)):  # type: ignore[arg-type]
-        got = "got a DataLoader that leaves some out"
-        instead = "give its .dataset, or a loader with drop_last=False"
-        raise BadOption(
-            f"dataset must give every sample, for weights count them all, {got}; {instead}"
-        )
+        got = "got a DataLoader that leaves some out; give its .dataset"
+        must = "dataset must give every sample, for weights count them all"
+        raise BadOption(f"{must}, {got}, or a loader with drop_last=False")
 
 
 def _kind(inputs: Inputs) -> str:

@@ -36,10 +36,7 @@ def inlined(function: Function) -> Function:
 
 
 def compiled_training(function: Function) -> Function:
-    """Compile a training loop: sums may be reordered, NaN and infinity keep their meaning.
-
-    A diverging model must show them. The order is fixed at compile time: equal bits each time.
-    """
+    """Compile a training loop: sums may be reordered, once for all; NaN and infinity must show."""
     return _decorated(function, "contract", "reassoc", "nsz")
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcore import plugins, values
+from fedcore import compression, plugins, values
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
 from fedcore.losses import LOSSES, METRICS, loss_of, metrics_of
@@ -42,6 +42,7 @@ SET_BY_BENCHMARK = {"rounds", "epochs", "batch_size", "learning_rate", "model", 
 SET_BY_BENCHMARK |= {"clients_per_round", "fedprox_mu", "evaluate_samples"}
 
 DEVICES, OF_PROXY = ("auto", "cpu", "cuda"), ("auto", *PROXIES)
+FIRST, GRADIENTS, BELOW = ("parallel", "chained"), ("free", "exact"), values.BELOW_ONE_PASS
 SPEEDS = ("normal", "phones", "size-linked", "equal")
 EXECUTORS = ("auto", "sequential", "compiled", "vectorised", "ray")
 PANELS = ("Job", "Training", "Fleet", "Method")
@@ -54,18 +55,11 @@ class Experiment:
 
     clients_per_round: int = _fleet(10, "Clients K drawn for a round.", at_least(1, MANY))
     selection: str = _fleet("proportional", "How they are drawn: a sampler; see 'fedcore list'.")
-    first_round: str = _fleet(
-        "parallel", "'chained' has a defect of the authors' code.", one_of("parallel", "chained")
-    )
-    capability: str = _fleet(
-        "normal", "Speeds: N(1, std^2), of phones, by amount of data, or equal.", one_of(*SPEEDS)
-    )
+    first_round: str = _fleet("parallel", "'chained': a defect of their code.", one_of(*FIRST))
+    capability: str = _fleet("normal", "Law of speeds; 'normal' is N(1, std^2).", one_of(*SPEEDS))
     capability_std: float = _fleet(0.5, "Std of speeds; the paper's variance is 0.25.", at_least(0))
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
-    speeds: str | None = _fleet(
-        None,
-        "CSV file of your own fleet: client, samples_per_second and, if known, download, upload.",
-    )
+    speeds: str | None = _fleet(None, "CSV file: client, samples_per_second[, download, upload].")
     speed_size_correlation: float = _fleet(
         0.0, "Of drawn speeds and amounts of data: 1, the more data the faster.", at_least(-1, 1)
     )
@@ -77,21 +71,22 @@ class Experiment:
     )
     download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
     upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
+    compress: str = _fleet(
+        "none",
+        "What clients send: topk:0.01, 8bit or topk:0.01+8bit of their moves, the rest later.",
+        compression.read,
+    )
     mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
     mean_off: float = _fleet(0.0, "And for which they are then away; 0: never.", at_least(0))
     dropout: float = _fleet(0.0, "Probability to drop out in the middle of a job.", at_least(0, 1))
 
     benchmark: str = _job("synthetic-1-1", "Dataset, or a .py file of one; see 'fedcore list'.")
-    preset: str = _job(
-        "paper", "Defaults: by the paper's text, its repository, or our own best.", one_of(*PRESETS)
-    )
+    preset: str = _job("paper", "Defaults: the paper's, its code's, or our own.", one_of(*PRESETS))
     strategies: tuple[str, ...] = _job(
         ("fedavg", "fedavg-ds", "fedprox", "fedcore", "tempo"), "Names, or own .py files.", distinct
     )
     stragglers: tuple[float, ...] = _job(
-        (10.0, 30.0),
-        "Percentages of clients that are late; or give --deadline.",
-        values.percentages,
+        (10.0, 30.0), "Percentages of clients that are late; or --deadline.", values.percentages
     )
     seed: tuple[int, ...] = _job(
         (0,),
@@ -122,13 +117,9 @@ class Experiment:
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
-    evaluate_every: int = _training(
-        1, "Rounds from one measurement to the next.", at_least(1, MANY)
-    )
+    evaluate_every: int = _training(1, "Rounds between measurements.", at_least(1, MANY))
     patience: int = _training(
-        0,
-        "Measurements without a new best on held-out data that end a run; 0: none do.",
-        at_least(0),
+        0, "Measurements without a new best held-out accuracy that end a run; 0: none.", at_least(0)
     )
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
@@ -138,16 +129,10 @@ class Experiment:
     selector: str = _method("kmedoids", "FedCore: coreset method; see 'fedcore list'.")
     proxy: str = _method("auto", "FedCore: what stands in for gradients.", one_of(*OF_PROXY))
     weighting: str = _method("scaled", "FedCore: how weights enter a batch.", one_of(*Weighting))
-    below_one_pass: str = _method(
-        "auto", "FedCore: what they do for whom no full pass fits.", one_of(*values.BELOW_ONE_PASS)
-    )
+    below_one_pass: str = _method("auto", "FedCore: for whom no full pass fits.", one_of(*BELOW))
     forward_price: float = _method(1 / 3, "Of a forward pass, in trained samples.", at_least(0))
-    gradients: str = _method(
-        "free", "FedCore: by the first epoch's steps, or a pass after it.", one_of("free", "exact")
-    )
-    measure_full_gradient: bool = _method(
-        False, "FedCore: also measure each coreset's error on the whole gradient (slow)."
-    )
+    gradients: str = _method("free", "FedCore: of epoch 1, or a pass after.", one_of(*GRADIENTS))
+    measure_full_gradient: bool = _method(False, "FedCore: coresets' error on all layers (slow).")
     prox_mu: float = _method(0.0, "FedCore: a proximal term as well.", at_least(0))
     coreset_epochs: int = _method(
         0, "FedCore: fewest epochs on a coreset, which is then larger; 0: all.", at_least(0, MANY)
@@ -211,6 +196,12 @@ class Experiment:
     def controllers(self) -> list[tuple[str, str]]:
         """Kind and name of who sets deadlines, if anybody does."""
         return [("deadline", self.deadline)] if isinstance(self.deadline, str) else []
+
+    def check_method(self, *others: tuple[str, str]) -> None:
+        """Refuse own options that none of the plug-ins named here, or of ``others``, takes."""
+        around = SERVER_OPTIMISERS[self.server_optimiser]
+        named = ("selector", self.selector), ("sampler", self.selection), ("strategy", around)
+        plugins.check_taken(self.method, (*named, *self.controllers, *others), vars(self))
 
     @property
     def most_rounds(self) -> int:

@@ -39,12 +39,10 @@ def coreset_budget(
 ) -> tuple[int, int]:
     """(b^i, epochs on it): floor((c^i·τ - Σ_p ceil(p·m^i)) / epochs) samples; (0, 0) if none fit.
 
-    The ``prices`` p, in trained samples per sample, are of all that comes before: 1 for an epoch on
-    everything (section 4.2, with E - 1 epochs behind it), ρ for a forward pass (4.4 b, with E), and
-    that of choosing the coreset, which is free in the paper (docs/adr/0004). Where the
-    ``fewest_epochs`` will do, the same time goes into a larger coreset; into no fewer epochs,
-    however, than it takes to spend that time on at most m^i samples. To ``shorten`` is to train on
-    one sample, for as many epochs as fit, rather than on none (4.4 a).
+    The ``prices`` p, in trained samples per sample, are of what comes before: 1 for an epoch on
+    everything (4.2, with E - 1 behind it), ρ for a forward pass (4.4 b), and that of choosing, free
+    in the paper (docs/adr/0004). With ``fewest_epochs`` that time goes into a larger coreset, of
+    at most m^i samples. To ``shorten`` is to train on one for as many epochs as fit (4.4 a).
     """
     left = capacity(client, deadline) - sum(math.ceil(p * client.num_samples) for p in prices)
     if epochs < 1 or left <= 0:

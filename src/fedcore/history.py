@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, RunKey
 from fedcore.types import Params
+from fedcore.values import accuracies, convert, one_of
 from fedcore.version import __version__
 
 STEADY = 10  # the paper's accuracies are means over rounds from this one on
@@ -58,6 +60,7 @@ class History:
 
     def time_to(self, accuracy: float) -> float | None:
         """Time in deadlines until the test accuracy was first as high; None: it never was."""
+        accuracies("accuracy", [convert("accuracy", accuracy, float)])
         passed = 0.0
         for record in self.rounds:
             passed += record.time
@@ -71,15 +74,16 @@ class History:
             from matplotlib import pyplot
 
             axes = pyplot.gca()
+        if not hasattr(axes, "plot"):
+            raise BadOption(f"axes must be those of a matplotlib figure, got {axes!r}")
         times = np.cumsum([record.time for record in self.rounds])
-        axes.plot(
-            times, [np.nan if r.test_accuracy is None else r.test_accuracy for r in self.rounds]
-        )
+        axes.plot(times, np.array([r.test_accuracy for r in self.rounds], float))  # None is NaN
         axes.set(xlabel="Time in deadlines", ylabel="Test accuracy")
         return axes
 
     def accuracies(self, split: str, first: int = 1) -> list[float]:
         """Accuracies on ``split``, 'test' or 'train', from a round on, where they were measured."""
+        one_of("test", "train")("split", split)
         values = (getattr(r, f"{split}_accuracy") for r in self.rounds if r.number >= first)
         return [value for value in values if value is not None]
 

@@ -26,16 +26,13 @@ KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
 KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
 # What other libraries call our options.
 USUAL = {"lr": "learning_rate", "optimizer": "optimiser", "mu": "fedprox_mu", "wd": "weight_decay"}
+USUAL["dataset"] = "benchmark"
 USUAL |= dict.fromkeys(("num_rounds", "global_rounds", "n_rounds", "comm_rounds"), "rounds")
 USUAL |= dict.fromkeys(("local_epochs", "num_epochs", "n_epochs"), "epochs")
 USUAL |= dict.fromkeys(("num_clients", "cohort_size", "sample_clients"), "clients_per_round")
 USUAL |= dict.fromkeys(("gradient_accumulation_steps", "accumulate_grad_batches"), "batch_size")
 USUAL |= {"bs": "batch_size", "seeds": "seed", "max_grad_norm": "clip_norm", "sampler": "selection"}
-USUAL |= {
-    "lr_scheduler": "schedule",
-    "server_optimizer": "server_optimiser",
-    "dataset": "benchmark",
-}
+USUAL |= {"lr_scheduler": "schedule", "server_optimizer": "server_optimiser"}
 
 
 def names(kind: str) -> list[str]:
@@ -122,11 +119,8 @@ def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore l
     """The sentence for a name that does not exist: the nearest ``known``, what to ``see``."""
     known = list(known)
     usual = USUAL.get(name.replace("-", "_"))
-    near = (
-        [usual]
-        if usual and usual in known
-        else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    )
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = [usual] if usual in known else close
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
     return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
 

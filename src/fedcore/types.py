@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import length_hint
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -135,35 +136,34 @@ SIT_OUT = LocalPlan(phases=(), path=Way.SAT_OUT)
 
 @dataclass(frozen=True, slots=True)
 class Coreset(Generic[Values]):
-    """A weighted subset of n samples, as tensors, or as NumPy arrays for those who came with them.
+    """A weighted subset of n samples, as tensors, or as NumPy arrays for who came with them."""
 
-    Attributes:
-        indices: [b] sorted and unique.
-        weights: [b] positive, Σ weights = n; or in the mean over draws, where it says so.
-        objective: Σ_j min_k d_jk of Eq. 5, for the selectors that assign samples to chosen ones.
-        gradient_error: ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||, the paper's ε, relative.
-        assignment: [n] position in ``indices`` of the chosen sample that stands for each.
-    """
-
-    indices: Values
-    weights: Values
-    objective: float | None = None
-    gradient_error: float | None = None
-    assignment: Values | None = None
+    indices: Values  # [b] sorted and unique
+    weights: Values  # [b] positive, Σ = n
+    objective: float | None = None  # Σ_j min_k d_jk of Eq. 5, where samples are assigned
+    gradient_error: float | None = None  # ||Σ_j g_j - Σ_k δ_k g_k|| / ||Σ_j g_j||: ε, relative
+    assignment: Values | None = None  # [n] position in ``indices`` of who stands for each
     fell_back: bool = False  # the selector failed, and a plain draw took the place of its choice
-    sums_in_the_mean: bool = False
+    sums_in_the_mean: bool = False  # over draws alone
 
     def subset(self, dataset: Dataset[Any]) -> Subset[Any]:
         """The chosen samples of a dataset; sample k of it weighs ``weights[k]``."""
-        return Subset(dataset, torch.as_tensor(self.indices).tolist())
+        chosen = torch.as_tensor(self.indices).tolist()
+        if length_hint(dataset) <= chosen[-1]:
+            got = f"a {type(dataset).__name__} of {length_hint(dataset)}"
+            raise ValueError(f"dataset must be what the coreset was chosen from, got {got} samples")
+        return Subset(dataset, chosen)
 
     def sampler(self, num_samples: int | None = None, *, seed: int = 0) -> WeightedRandomSampler:
         """For a DataLoader of the *whole* dataset: draws with E[g] = Σ_k δ_k g_k / Σ_k δ_k."""
         chosen, weights = (torch.as_tensor(own).cpu() for own in (self.indices, self.weights))
-        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype)
-        every[chosen] = weights
+        count = len(chosen) if num_samples is None else num_samples
+        for name, own, least in (("num_samples", count, 1), ("seed", seed, 0)):
+            if not (type(own) is int and least <= own < 2**63):
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {own!r}")
+        every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype).scatter(0, chosen, weights)
         draws = torch.Generator().manual_seed(seed)
-        return WeightedRandomSampler(every.tolist(), num_samples or len(chosen), generator=draws)
+        return WeightedRandomSampler(every.tolist(), count, generator=draws)
 
 
 @dataclass(frozen=True, slots=True)

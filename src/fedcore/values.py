@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcore.errors import BadOption
 
-Check = Callable[[str, Any], None]
+Check = Callable[[str, Any], object]
 
 
 # Choices of an option that parts on several layers know.
@@ -52,7 +52,9 @@ def at_least(least: float, most: int | None = None) -> Check:
 
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
-    check = must_be(f"one of {', '.join(choices)}", choices.__contains__)
+    check = must_be(
+        f"one of {', '.join(choices)}", lambda name: isinstance(name, str) and name in choices
+    )
     check.choices = choices  # type: ignore[attr-defined]
     return check
 
@@ -168,9 +170,7 @@ def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
     value = given.get("learning_rate")
     if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
         rates = convert("learning_rate", value, tuple[float, ...])
-        distinct("learning_rate", rates)
-        for rate in rates:
-            above_zero("learning_rate", rate)
+        each(above_zero)("learning_rate", rates)
         grid = rates if len(rates) > 1 else ()
         return {**given, "learning_rate": rates[0], "learning_rates": grid}
     return dict(given)

@@ -6,7 +6,7 @@ pytest.importorskip("typer")
 
 import typer
 
-from fedcore.cli.look import diff
+from fedcore.cli.main import diff
 
 
 def write(folder, epochs):

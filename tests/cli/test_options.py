@@ -11,11 +11,11 @@ from fedcore.errors import BadOption
 
 
 def test_a_command_gets_every_option_it_does_not_leave_out():
-    @with_experiment_options
+    @with_experiment_options()
     def command(*, own: int = 3, **given):
         """Do nothing."""
 
-    @with_experiment_options
+    @with_experiment_options()
     def single(*, strategy: str, **given):
         """Do nothing."""
 
@@ -95,7 +95,7 @@ def test_the_seed_of_a_preset_is_told():
 
 
 def test_paragraphs_flow_so_that_a_terminal_can_break_them():
-    @with_experiment_options
+    @with_experiment_options()
     def command(**given):
         """Do nothing.
 

@@ -13,8 +13,8 @@ from flwr.app import ArrayRecord
 from tests.flower.client_side import NOON, FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.client.executors.sequential import SequentialExecutor
-from fedcore.flower import fit, loader
-from fedcore.flower.turn import Clock
+from fedcore.flower import fit
+from fedcore.flower.turn import Clock, Turn
 from fedcore.flower.wire import SHIFT, read_report
 from fedcore.task import Task
 from fedcore.types import (
@@ -112,7 +112,7 @@ def test_datasets_do_as_well_as_pairs(data):
 
 
 class Ticking:
-    """A steady clock on which every look takes a while: one in three is between two steps."""
+    """A steady clock on which every look takes a while: there is one before every step."""
 
     def __init__(self, seconds):
         self.now, self.seconds = 0.0, seconds
@@ -126,7 +126,7 @@ class Ticking:
 
 
 def test_it_stops_before_the_step_that_would_be_late():
-    time = Ticking(0.1)
+    time = Ticking(0.25)
     fitted = ours(order_for(PLANS["full"], deadline=5.0), time.clock())
     report, _ = read_report(fitted.content["metrics"])
     assert report.cut_short == 1
@@ -136,7 +136,7 @@ def test_it_stops_before_the_step_that_would_be_late():
 
 
 def test_who_is_cut_in_the_first_epoch_answers_with_what_it_has():
-    time = Ticking(0.1)
+    time = Ticking(0.25)
     fitted = ours(order_for(PLANS["coreset"], deadline=2.0), time.clock())
     report, _ = read_report(fitted.content["metrics"])
     assert (report.cut_short, report.coreset_size, report.loss_count) == (1, 0, 0)
@@ -148,14 +148,13 @@ def test_who_is_cut_in_the_first_epoch_answers_with_what_it_has():
 
 def test_a_coreset_shrinks_to_what_is_left_after_the_first_epoch(monkeypatch):
     """A quarter of a second a sample: 15 seconds for the first epoch."""
-    time, train = FakeTime(), loader._Timed.stepped
+    time, note = FakeTime(), Turn.note
 
     def slowly(self):
-        if self._samples:
-            time.now += self._samples / 4
-        train(self)
+        time.now += self.under_way / 4
+        note(self)
 
-    monkeypatch.setattr(loader._Timed, "stepped", slowly)
+    monkeypatch.setattr(Turn, "note", slowly)
     plan = LocalPlan((Phase(1), Phase(3, replace(BY_GRADIENTS, budget=40))), Way.CORESET)
     fitted = ours(order_for(plan, deadline=31.0), time.clock())
     report, _ = read_report(fitted.content["metrics"])

@@ -58,8 +58,8 @@ def test_no_step_is_begun_that_would_end_too_late():
     for seconds in (1.0, 3.0, 1.0, 1.0, 1.0, 1.0):
         if not turn.go_on():
             break
+        turn.under_way = 8
         time.now += seconds
-        turn.stepped(8, seconds)
         taken += 1
     assert taken == 5  # then 7 seconds are gone: a sixth might take 3 again, and 9.8 are there
     assert turn.said.cut_short == 1
@@ -76,8 +76,8 @@ def test_a_first_step_like_no_other_counts_until_there_are_others():
     for seconds in (8.0, *[1.0] * 40):
         if not turn.go_on():
             break
+        turn.under_way = 8
         time.now += seconds
-        turn.stepped(8, seconds)
     # 8 + 21 = 29 of 29.4; were the first the longest for ever, it would end at 22.
     assert (turn.said.steps, time.now) == (22, 29.0)
 

@@ -4,8 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, LOGITS, STATIC, space_of
+from fedcore.coreset.proxies import (
+    LAST_LAYER,
+    LAST_LAYER_INPUT,
+    LOGITS,
+    STATIC,
+    head_gradients,
+    space_of,
+)
 from fedcore.flower.loader import Watching
 from fedcore.task import Task
 

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
+from fedcore.history import History
 from fedcore.records import ClientRecord, Ending, RoundRecord, Waste
-from fedcore.report.summary import costs, jain, targets_of, time_to_accuracy
+from fedcore.report.summary import costs, jain, targets_of
 from fedcore.types import Way
 
 END = Ending(4.0, 100, clients=5, slow_clients=2, slow_accuracy=0.25, worst_accuracy=0.0)
@@ -97,8 +98,8 @@ def test_jain_by_hand(values, count, expected):
 
 def test_an_accuracy_that_was_not_measured_reaches_nothing():
     rounds = [a_round(1, 4.0, None), a_round(2, 4.0, 0.9)]
-    assert time_to_accuracy(rounds, 0.1) == 2.0
-    assert time_to_accuracy(rounds[:1], 0.1) is None
+    assert History(tuple(rounds)).time_to(0.1) == 2.0
+    assert History(tuple(rounds[:1])).time_to(0.1) is None
 
 
 def test_default_targets_are_shares_of_the_best_median_of_final_accuracies():

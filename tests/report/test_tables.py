@@ -9,8 +9,24 @@ import pytest
 pytest.importorskip("rich")
 from rich.console import Console
 
-from fedcore.report.grids import counted, remarks, short, step_size_remarks, strategy_title
-from fedcore.report.tables import cost_tables, tables
+from fedcore.report.grids import (
+    cost_grids,
+    counted,
+    level_grids,
+    remarks,
+    short,
+    step_size_remarks,
+    strategy_title,
+)
+from fedcore.report.tables import table_of
+
+
+def tables(results):
+    return map(table_of, level_grids(results))
+
+
+def cost_tables(results):
+    return map(table_of, cost_grids(results))
 
 
 def result(strategy="fedcore", stragglers=30.0, seed=0, **values):

@@ -93,6 +93,27 @@ def test_a_partitioner_of_flower_datasets(monkeypatch):
     assert [part.tolist() for part in partition([0, 1, 0, 1], how=Halves())] == [[0, 1], [2, 3]]
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["Iid", "Dirichlet", "Shard", "Linear", "NaturalId"])
+def test_the_partitioners_of_flower_datasets_themselves(name):
+    there = pytest.importorskip("flwr_datasets.partitioner", reason="not installed")
+    options = {
+        "Iid": {"num_partitions": 10},
+        "Dirichlet": {"num_partitions": 10, "partition_by": "label", "alpha": 0.5},
+        "Shard": {"num_partitions": 10, "partition_by": "label", "num_shards_per_partition": 2},
+        "Linear": {"num_partitions": 10},
+        "NaturalId": {"partition_by": "label"},
+    }
+    labels = np.random.default_rng(0).integers(10, size=1000)
+    parts = partition(labels, how=getattr(there, f"{name}Partitioner")(**options[name]))
+    assert len(parts) == 10
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(1000))
+    if name == "NaturalId":
+        assert all(len(set(labels[part])) == 1 for part in parts)
+    with pytest.raises(BadData, match="partitioning by LinearPartitioner failed with"):
+        partition(labels[:3], how=there.LinearPartitioner(10))
+
+
 def made(shift: float = 0.0, *, seed: int = 0):
     draw = np.random.default_rng(seed)
     owners = np.array(["ann", "bob", "eve"])[draw.integers(3, size=300)]

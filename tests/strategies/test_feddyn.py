@@ -67,6 +67,17 @@ def test_one_client_and_exact_solves_are_proximal_points():
     assert states == pytest.approx([w - (w - 2) / 3 for w in expected])
 
 
+def test_where_a_schedule_has_ended_everything_stays(merged, state_of):
+    """At η = 0 nobody moves; w - h / α = 1 - 0.2 / 0.5 would all the same be another model."""
+    state = state_of(1.0, tensors={"w": 0.2}, clients={0: 0.4})
+    ended = build(dyn_alpha=0.5, step_size=lambda version: 0.0, options={"num_clients": 4})
+    after = merged(ended, state, (0, 1.0, 1.0, {}))
+    assert after.params["w"].item() == 1.0
+    assert (after.tensors["w"].item(), after.clients[0]["w"].item()) == pytest.approx((0.2, 0.4))
+    going_on = build(dyn_alpha=0.5, options={"num_clients": 4})
+    assert merged(going_on, state, (0, 1.0, 1.0, {})).params["w"].item() == pytest.approx(0.6)
+
+
 def test_no_pull_is_refused():
     with pytest.raises(BadOption, match="dyn_alpha must be above 0"):
         build(dyn_alpha=0.0)

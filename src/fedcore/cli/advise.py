@@ -16,8 +16,7 @@ from fedcore.errors import BadOption
 from fedcore.losses import CROSS_ENTROPY
 from fedcore.records import RunKey
 from fedcore.sim.fleet import Known, Sizes, fleet_of, read_fleet
-from fedcore.sim.forecast import FEWEST, Curve, time_to
-from fedcore.sim.outlook import Outlook, outlook
+from fedcore.sim.outlook import FEWEST, Curve, Outlook, outlook, time_to
 from fedcore.sim.world import World, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of

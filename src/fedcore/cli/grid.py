@@ -16,7 +16,7 @@ import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
-from fedcore.config import SERVER_OPTIMISERS, Experiment
+from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.losses import loss_of, metrics_of
@@ -86,20 +86,14 @@ def run_grid(
 
 
 def prepare(experiment: Experiment) -> dict[int, Federation]:
-    """Load data and model for every seed; whatever is wrong with the options shows here.
-
-    All is tried that a run would find out, since results of an earlier job may go before it.
-    """
+    """Load data and model of every seed, and try all that a run would find out, before any does."""
     for one, other in combinations(experiment.strategies, 2):
         if plugins.title(one) == plugins.title(other):  # results go by it
             called = f"would both be called {plugins.title(one)!r}; rename one file"
             raise BadOption(f"strategies {one!r} and {other!r} {called}")
     device = choose_device(experiment.device, experiment.executor)
-    takers = [("strategy", name) for name in experiment.strategies]
-    takers += [(kind, getattr(experiment, kind)) for kind in ("selector", "model")]
-    takers += [("sampler", experiment.selection), *experiment.controllers]
-    takers.append(("strategy", SERVER_OPTIMISERS[experiment.server_optimiser]))
-    plugins.check_taken(experiment.method, takers, experiment.__dataclass_fields__)
+    named = (("strategy", name) for name in experiment.strategies)
+    experiment.check_method(("model", experiment.model), *named)
     selector_of(experiment.selector, tuple(experiment.method.items()))
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
     find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)

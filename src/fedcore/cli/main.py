@@ -11,7 +11,6 @@ from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.cli.data import data_app
-from fedcore.cli.look import diff, evaluate
 from fedcore.cli.options import experiment_from, flowing, options_from, with_experiment_options
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, FedCoreError, Interrupted
@@ -36,44 +35,43 @@ app = typer.Typer(
 )
 
 app.add_typer(data_app, name="data")
-for _command in (diff, evaluate):
-    app.command()(_command)
-
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of jobs.")]
 _file = "TOML file with any of these options; the command line wins."
 Config = Annotated[Path | None, typer.Option("--config", help=_file)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier job in --out.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job in --out.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures into --out.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Rounds as a table, rounds.csv in --out.")]
-Board = Annotated[bool, typer.Option("--tensorboard", help="Rounds for TensorBoard, in --out.")]
-Mlflow = Annotated[bool, typer.Option("--mlflow", help="Rounds for MLflow, where it tracks.")]
 
 
-def train(experiment: Experiment, out: Path | None, tools: dict[str, bool], **how: Any) -> None:
-    """Train everything, and hand it to the ``tools`` that are asked for."""
+def train(out: Path | None, given: dict[str, Any]) -> None:
+    """Train everything that options say, and hand it to the tools that are asked for."""
     from fedcore.cli.job import run_job
-    from fedcore.report.export import check_tools, export
+    from fedcore.report.export import TOOLS, check_tools, export
 
-    asked = [name for name, wanted in tools.items() if wanted]
+    how = {name: given.pop(name) for name in ("overwrite", "resume", "plots")}
+    asked = [name for name in TOOLS if given.pop(name)]
+    experiment = experiment_from(given, given.pop("config"))
     check_tools(asked, out)
     run_job(experiment, out, **how)
     if out is not None and asked:
         export(out, asked)
 
 
-@app.command()
-@with_experiment_options
-def compare(
+def _job(
     *,
-    out: Annotated[Path, typer.Option("--out", help="New folder for results.")],
     config: Config = None,
-    overwrite: Overwrite = False,
-    resume: Resume = False,
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an earlier job in --out."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with an interrupted job in --out."),
     plots: Plots = True,
-    csv: Csv = False,
-    tensorboard: Board = False,
-    mlflow: Mlflow = False,
-    **given: Any,
+    csv: bool = typer.Option(False, "--csv", help="Rounds as a table, rounds.csv in --out."),
+    tensorboard: bool = typer.Option(False, "--tensorboard", help="For TensorBoard, in --out."),
+    mlflow: bool = typer.Option(False, "--mlflow", help="For MLflow, where it tracks."),
+) -> None:
+    """What 'compare' and 'run' take beside an experiment."""
+
+
+@app.command()
+@with_experiment_options(_job)
+def compare(
+    *, out: Annotated[Path, typer.Option("--out", help="New folder for results.")], **given: Any
 ) -> None:
     """Train several strategies on the same clients, cohorts and initial model; compare them.
 
@@ -89,24 +87,15 @@ def compare(
 
     fedcore compare --strategies fedprox,fedcore,./my_method.py --out runs/c
     """
-    experiment = experiment_from(given, config)
-    tools = {"csv": csv, "tensorboard": tensorboard, "mlflow": mlflow}
-    train(experiment, out, tools, overwrite=overwrite, resume=resume, plots=plots)
+    train(out, given)
 
 
 @app.command()
-@with_experiment_options
+@with_experiment_options(_job)
 def run(
     *,
     strategy: Annotated[str, typer.Option("--strategy", help="Which one; or a .py file.")],
     out: Path | None = typer.Option(None, help="New folder for results; none: only a table."),
-    config: Config = None,
-    overwrite: Overwrite = False,
-    resume: Resume = False,
-    plots: Plots = True,
-    csv: Csv = False,
-    tensorboard: Board = False,
-    mlflow: Mlflow = False,
     **given: Any,
 ) -> None:
     """Train one strategy.
@@ -118,9 +107,7 @@ def run(
     if "," in strategy:
         several = "'fedcore compare --strategies' takes several"
         raise BadOption(f"strategy must be one, got {strategy!r}; {several}")
-    experiment = experiment_from({**given, "strategies": strategy}, config)
-    tools = {"csv": csv, "tensorboard": tensorboard, "mlflow": mlflow}
-    train(experiment, out, tools, overwrite=overwrite, resume=resume, plots=plots)
+    train(out, {**given, "strategies": strategy})
 
 
 # Its options are argparse's, which a machine without typer has too.
@@ -147,7 +134,7 @@ def merge(
 
 
 @app.command()
-@with_experiment_options
+@with_experiment_options()
 def bound(
     *,
     out: Path | None = typer.Option(None, help="Folder for the table and the plot."),
@@ -189,7 +176,7 @@ def report(
 
 
 @app.command()
-@with_experiment_options
+@with_experiment_options()
 def advise(
     *,
     budget: float = typer.Option(15.0, help="Seconds of processor time for trials."),
@@ -244,6 +231,31 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     if wrong:
         raise typer.Exit(1)
     typer.echo(f"{events:,} events: nothing is wrong with them")
+
+
+@app.command()
+def diff(one: Folder, other: Folder) -> None:
+    """Show which options, versions and results of two folders differ; the exit code is then 1."""
+    from fedcore.cli.folders import differences
+
+    found = list(differences(one, other))
+    typer.echo("\n".join(found) or "no difference but in real times")
+    raise typer.Exit(int(bool(found)))
+
+
+@app.command()
+def evaluate(
+    folder: Folder, data_dir: str | None = typer.Option(None, help="Place of data.")
+) -> None:
+    """Load the models that jobs left, and measure them on held-out data again."""
+    from fedcore.cli.folders import evaluate as measured
+
+    for run, score in measured(folder, data_dir):
+        accuracy = "no held-out data" if score is None else f"loss {score.loss:.4g}"
+        if score is not None and score.accuracy is not None:
+            accuracy = f"accuracy {100 * score.accuracy:.2f} %"
+        at = f"{run.stragglers:g} % stragglers, seed {run.seed}"
+        typer.echo(f"{run.benchmark}, {run.strategy}, {at}: {accuracy}")
 
 
 @app.command(name="list")

@@ -19,20 +19,22 @@ TABLES = {
 }
 
 
-def with_experiment_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add every option of ``Experiment`` to a command; it gets those typed as ``**given``.
+def with_experiment_options(*others: Callable[..., None]) -> Callable[[Any], Any]:
+    """Add every option of ``Experiment``, and those of ``others``, to a command, as ``**given``."""
 
-    One with an option of its own for a strategy has none for several.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    without = "strategies" if "strategy" in signature.parameters else ""
-    added = [_parameter(name) for name in (*option_fields(), *TABLES) if name != without]
-    parameters = [*own, *added]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    command.__doc__ = flowing(command.__doc__ or "")
-    return command
+    def decorate(command: Any) -> Any:
+        signatures = [inspect.signature(one, eval_str=True) for one in (command, *others)]
+        every = [p for one in signatures for p in one.parameters.values()]
+        own = [p for p in every if p.kind is not p.VAR_KEYWORD]
+        # One with an option of its own for a strategy has none for several.
+        without = "strategies" if "strategy" in signatures[0].parameters else ""
+        added = [_parameter(name) for name in (*option_fields(), *TABLES) if name != without]
+        command.__signature__ = signatures[0].replace(parameters=[*own, *added])
+        command.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+        command.__doc__ = flowing(command.__doc__ or "")
+        return command
+
+    return decorate
 
 
 def flowing(text: str) -> str:

@@ -47,10 +47,7 @@ class Piece:
 
 
 def pieces_of(only: str, stragglers: str, seeds: str, preset: str) -> list[list[Piece]]:
-    """The pieces asked for, those together that are one training: FedAvg's at every level.
-
-    Seeds count from that of the preset for a benchmark.
-    """
+    """The pieces asked for, FedAvg's of all levels together; seeds count from the preset's."""
     names = convert("only", only, tuple[str, ...])
     presets = convert("preset", preset, tuple[str, ...])
     levels = convert("stragglers", stragglers, tuple[float, ...])

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fedcore.client.coresets import GRADIENTS_FIRST, Coresets, Watched, asks_nothing_of_the_model
 from fedcore.client.schedule import BatchSchedule, Samples, schedule
-from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import NONE, REMEMBERED, HeadGradients
+from fedcore.coreset.proxies import NONE, REMEMBERED, HeadGradients, head_gradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.task import Task, trained_names

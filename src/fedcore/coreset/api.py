@@ -16,11 +16,11 @@ from torch.utils.data import Dataset
 from fedcore import plugins
 from fedcore.arrays import as_labels, as_positions, as_tensor, batches
 from fedcore.bundle import Inputs, joined
+from fedcore.coreset import proxies
 from fedcore.coreset.build import build_coreset, module_of, selector_of
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.collect import head_gradients
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
-from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients, space_of
+from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import CROSS_ENTROPY, loss_of
 from fedcore.task import Loss, Task, Terms
@@ -109,9 +109,8 @@ def _space(gradients: Any) -> Metric:
 
 def _beside(space: Metric, name: str, values: Tensor) -> Tensor:
     if values.shape != (len(space),):
-        raise BadData(
-            f"{name} must be one value per sample ({len(space)}), got shape {tuple(values.shape)}"
-        )
+        got = f"got shape {tuple(values.shape)}"
+        raise BadData(f"{name} must be one value per sample ({len(space)}), {got}")
     missing = torch.isnan(values).nonzero()  # which cannot be compared
     if len(missing):
         raise BadData(f"{name} must be numbers, got nan for sample {int(missing[0])}")
@@ -131,10 +130,8 @@ def _start(start: Any, count: int) -> Tensor | None:
 def _check_selector(selector: Any, labels: Tensor | None) -> None:
     """Refuse a selector that does not exist, or that looks at labels where there are none."""
     if not isinstance(selector, str):
-        raise BadOption(
-            f"selector must be a name or the path of a .py file, got {selector!r}; "
-            f"there are {', '.join(plugins.names('selector'))}"
-        )
+        got = f"got {selector!r}; there are {', '.join(plugins.names('selector'))}"
+        raise BadOption(f"selector must be a name or the path of a .py file, {got}")
     selector_of(selector)
     if labels is None and getattr(module_of(selector), "NEEDS_LABELS", False):
         raise BadOption(f"selector {selector!r} needs labels; pass labels=, or use 'kmedoids'")
@@ -186,14 +183,12 @@ def coreset_for(
         raise BadOption(f"model must be an nn.Module, got {model!r}")
     task = Task(model, head, terms)
     if task.head_width == 0:
-        raise BadOption(
-            f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, got a "
-            f"{type(model).__name__} without one; use proxy {STATIC!r}"
-        )
+        got = f"got a {type(model).__name__} without one; use proxy {STATIC!r}"
+        raise BadOption(f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, {got}")
     with naming(model), _evaluating(model) as state, torch.enable_grad():
         weight = task.head_weight(state).detach()
         seen, labels_seen = _pass(task, state, dataset, size)
-    space = space_of(proxy, seen, weight, bias=task.head_has_bias)
+    space = proxies.space_of(proxy, seen, weight, bias=task.head_has_bias)
     options = {**_classes(labels_seen), "losses": seen.losses, **options}
     return select_coreset(space, budget, **options)
 
@@ -231,18 +226,14 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
             # On a GPU a label out of range would end the process, not the call.
             outside = y[(y < 0) | (y >= width)] if classes else y[:0]
             if len(outside):
-                raise BadData(
-                    f"labels must be from 0 to {width - 1}, for the model has {width} "
-                    f"classes, got {int(outside[0])}"
-                )
+                why = f"for the model has {width} classes, got {int(outside[0])}"
+                raise BadData(f"labels must be from 0 to {width - 1}, {why}")
             labels.append(y)
             yield inputs, y.to(first.device)
 
-    seen, own = head_gradients(task, state, moved()), torch.cat(labels)
+    seen, own = proxies.head_gradients(task, state, moved()), torch.cat(labels)
     finite = torch.isfinite(seen.residuals).all(dim=1)
     if not bool(finite.all()):
-        raise BadData(
-            "model must give finite scores, but its gradient of sample "
-            f"{int((~finite).nonzero()[0])} is not; see whether its training diverged"
-        )
+        bad = f"but its gradient of sample {int((~finite).nonzero()[0])} is not"
+        raise BadData(f"model must give finite scores, {bad}; see whether its training diverged")
     return seen, own

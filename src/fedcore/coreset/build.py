@@ -75,10 +75,8 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
     indices, weights = coreset.indices, coreset.weights
     chosen = len(indices)
     if not 0 < chosen <= budget or len(weights) != chosen:
-        return (
-            f"gave {chosen} samples with {len(weights)} weights; "
-            f"it must give 1 to {budget}, with a weight each"
-        )
+        gave = f"gave {chosen} samples with {len(weights)} weights"
+        return f"{gave}; it must give 1 to {budget}, with a weight each"
     names, shares = indices.cpu().numpy(), torch.as_tensor(weights).cpu().numpy()
     if not (names[1:] > names[:-1]).all():
         names = np.unique(names)
@@ -87,8 +85,6 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
     total = float(shares.sum())
     sums = coreset.sums_in_the_mean or math.isclose(total, size, rel_tol=1e-3)
     if not shares.min() > 0 or not sums:
-        return (
-            f"gave weights that sum to {total:g}; "
-            f"they must be above 0 and sum to the number of samples, {size}"
-        )
+        must = f"they must be above 0 and sum to the number of samples, {size}"
+        return f"gave weights that sum to {total:g}; {must}"
     return None

@@ -26,13 +26,9 @@ class Candidates:
 
     def take(self, indices: Tensor) -> Self:
         """Some of the candidates; a start does not survive renumbering."""
-        return replace(
-            self,
-            space=self.space.take(indices),
-            labels=None if self.labels is None else self.labels[indices],
-            losses=None if self.losses is None else self.losses[indices],
-            start=None,
-        )
+        labels, losses = (None if v is None else v[indices] for v in (self.labels, self.losses))
+        space = self.space.take(indices)
+        return replace(self, space=space, labels=labels, losses=losses, start=None)
 
     def classes(self) -> Tensor:
         """Labels, or one class for all where there are none."""

@@ -30,8 +30,11 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> "CoresetSelector":  # noqa: N803, their name
         """Choose among the rows of X; classes ``y`` are for selectors that look at them."""
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
-        looks = getattr(plugins.load("selector", self.selector), "NEEDS_LABELS", False)
-        labels = np.unique(y, return_inverse=True)[1] if looks and y is not None else None
+        labels = None
+        # What is no name is refused below.
+        if y is not None and isinstance(self.selector, str):
+            looks = getattr(plugins.load("selector", self.selector), "NEEDS_LABELS", False)
+            labels = np.unique(y, return_inverse=True)[1] if looks else None
         found = select_coreset(
             rows, self.budget, labels=labels, selector=self.selector, seed=self.seed
         )

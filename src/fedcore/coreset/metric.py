@@ -47,9 +47,8 @@ def as_rows(values: Array, name: str) -> Tensor:
         array = np.ascontiguousarray(values, kind)
         tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     if tensor.ndim != 2:
-        raise ValueError(
-            f"{name} must be a matrix with one row a sample, got shape {tuple(tensor.shape)}"
-        )
+        got = f"got shape {tuple(tensor.shape)}"
+        raise ValueError(f"{name} must be a matrix with one row a sample, {got}")
     # Adding 0 turns -0.0 into 0.0, so that equal rows have equal bits.
     rows = (tensor.to(torch.float32) + 0.0).contiguous()
     if not rows.numel():
@@ -143,10 +142,8 @@ class OuterProduct(Metric):
     def __init__(self, residuals: Array, inputs: Array, bias: bool = True) -> None:
         left, right = as_rows(residuals, "residuals"), as_rows(inputs, "inputs")
         if len(left) != len(right):
-            raise ValueError(
-                f"residuals and inputs must have as many rows as each other, got "
-                f"{len(left)} and {len(right)}"
-            )
+            got = f"got {len(left)} and {len(right)}"
+            raise ValueError(f"residuals and inputs must have as many rows as each other, {got}")
         # A zero residual makes a zero gradient whatever the input: such samples are duplicates.
         silent = ~left.any(dim=1)
         if bool(silent.any()):
@@ -200,10 +197,7 @@ def squared_norms(space: Metric) -> Tensor:
 
 
 def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tensor:
-    """||g_i - g_j|| for i in ``rows``, j in ``columns``.
-
-    Of points by differences, which lose no small distance; of outer products by Gram in float64.
-    """
+    """||g_i - g_j||, i in ``rows``, j in ``columns``: by differences, of outer products by Gram."""
     first = space.factors[0]
     if len(space.factors) == 1:
         return torch.cdist(first[rows], first[columns], compute_mode=BY_DIFFERENCES)

@@ -12,14 +12,17 @@ The last three come out of passes that training makes anyway, at parameters that
 the epoch's end, one metric for all (docs/adr/0009-moving-parameters.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from fedcore.bundle import Inputs
 from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, as_rows
 from fedcore.errors import BadOption
+from fedcore.task import Task
+from fedcore.types import Params
 
 STATIC = "input"
 LAST_LAYER_INPUT = "last-layer-input"
@@ -50,6 +53,22 @@ class HeadGradients(NamedTuple):
         return type(self)(*(values[rows] for values in self))
 
 
+def head_gradients(
+    task: Task, params: Params, batches: Iterable[tuple[Inputs, Tensor]]
+) -> HeadGradients:
+    """dL/da, z and L of every sample, as batches bring them, by forward passes (section 4.4 b)."""
+    fixed = {name: value.detach() for name, value in params.items()}
+    parts = []
+    for x, y in batches:
+        logits, head = task.logits_and_head(fixed, x)
+        losses = task.losses(logits, y)
+        (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
+        if residuals.dim() > 2:  # a layer that runs at several positions of a sample
+            residuals = residuals.flatten(1, -2).sum(1)
+        parts.append(HeadGradients(residuals.to(losses), head.inputs.detach(), losses.detach()))
+    return HeadGradients.gather(parts)
+
+
 def residual_metric(residuals: Array, weight: Array) -> Euclidean:
     """Return gradients dL/dz = Wᵀ r in at most C dimensions, with their distances unchanged.
 
@@ -58,10 +77,8 @@ def residual_metric(residuals: Array, weight: Array) -> Euclidean:
     """
     rows, matrix = as_rows(residuals, "residuals"), as_rows(weight, "weight").double()
     if rows.shape[1] != matrix.shape[0]:
-        raise ValueError(
-            f"weight must have one row a class ({rows.shape[1]} by the residuals), "
-            f"got {matrix.shape[0]}"
-        )
+        there = f"({rows.shape[1]} by the residuals), got {matrix.shape[0]}"
+        raise ValueError(f"weight must have one row a class {there}")
     values, vectors = torch.linalg.eigh(matrix @ matrix.T)
     seen = values > values[-1] * 1e-12 * len(values)
     if not bool(seen.any()):

@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
+from fedcore import compression
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import wire
 from fedcore.flower.fleet import Fleet
@@ -218,7 +219,9 @@ class GridClock(Clock):
         if self._model[0] != told.base_version:  # one record for all: it is sent once
             self._model = told.base_version, wire.to_record(job.base)
         back = 0.0 if self._virtual else self.fleet.back(told.client_id, self.limit)
-        order = wire.Order(told, self.limit, back, job.sequence, int(self._virtual))
+        order = wire.Order(
+            told, self.limit, back, job.sequence, int(self._virtual), self._options.compress
+        )
         text = wire.order_text(order)
         wire.read_order(text)  # a plan that no node takes is refused here
         config = {**self._config, "server-round": told.base_version + 1, wire.ORDER: text}
@@ -249,7 +252,8 @@ class GridClock(Clock):
             return f"answered {trip - limit:.1f} s late"
         if not report.steps:
             return "it had no time to train"
-        params, norm = wire.read_model(answer.content, job.base, self.fleet.longest())
+        how = compression.read("compress", options.compress)
+        params, norm = wire.read_model(answer.content, job.base, self.fleet.longest(), how)
         whole, path = report.work >= options.local_epochs * examples, told.plan.path
         size = None if whole else report.coreset_size or None  # everything is no coreset
         if whole:

@@ -1,8 +1,4 @@
-"""What a deployment leaves behind: a line a round, the simulator's records, and checkpoints.
-
-A checkpoint is the simulator's (``report.output``) with what the fleet taught in it: one file a
-round, of which the last few are kept, and a damaged one is passed over.
-"""
+"""What a deployment leaves behind: a line a round, the simulator's records, and its checkpoints."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +34,7 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
 
 
 def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> ServerState:
-    """The state after the last round that is whole on disk; else ``start``."""
+    """The state after the last round that is whole on disk, and its fleet; else ``start``."""
     for path in sorted(folder.glob(FILES), reverse=True):
         try:
             owner, _, saved = load_checkpoint(path) or (run, 0, Snapshot({}, {}))

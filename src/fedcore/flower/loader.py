@@ -1,9 +1,5 @@
 """A client's training: ``on_time`` around the loop that a user has, and ``fit``, the simulator's.
 
-    batches = on_time(trainloader, model, msg, context)
-    for x, y in batches: ...
-    return batches.reply(model.state_dict())
-
 The first epoch yields everything while hooks look at the last layer's gradients. Then the coreset
 is chosen, as large as the time that is left allows, and drawn from in proportion to its weights: so
 a plain mean, momentum and Adam are right as they are. It ends before a batch that would be late.
@@ -12,6 +8,7 @@ a plain mean, momentum and Adam are right as they are. It ends before a batch th
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from fedcore.arrays import batches
-from fedcore.client.coresets import Choose, Coresets, Watched, build_samples, needs_losses
+from fedcore.client.coresets import Choose, Watched, build_samples, needs_losses
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.job import phase_schedule
 from fedcore.client.schedule import Samples
@@ -101,16 +98,16 @@ class on_time(Turn):  # noqa: N801, used like a function
         loader.__dict__.update(batch_sampler=noted(), _iterator=None)
         ready = iter(loader)
         while watching.out != steps and not self.said.cut_short and self.go_on():
-            began = self.clock.steady()
             try:
                 batch = next(ready)
             except StopIteration:
                 return
+            self.under_way = len(drawn[watching.out])
             watching.out += 1
             yield batch
             if device is not None and device.type == "cuda":
                 torch.cuda.synchronize(device)  # what is only queued has not been trained
-            self.stepped(len(drawn[watching.out - 1]), self.clock.steady() - began)
+        self.note()
 
     def _choose(self, number: int, phase: Phase, watching: Watching) -> list[list[int]]:
         """Which samples make which batch: drawn with chances δ_j / m, or all alike if δ is."""
@@ -140,15 +137,12 @@ class on_time(Turn):  # noqa: N801, used like a function
 
 
 class Watching:
-    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks.
-
-    A sequence of outputs for a sample counts as the sum of its gradients. ``trouble`` says why
-    there is nothing to choose by.
-    """
+    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
 
     def __init__(self, model: nn.Module, proxy: str) -> None:
         layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
         self._head = layers[-1] if layers else None
+        # Why there is nothing to choose by.
         self.trouble = None if layers else "the model has no nn.Linear"
         self._proxy, self._scale = proxy, 1.0
         self.drawn: list[Sequence[int]] = []  # samples, batch by batch
@@ -218,7 +212,7 @@ class Watching:
 
 
 def _summed(rows: Tensor) -> Tensor:
-    """[B, ..., C] as [B, C]."""
+    """[B, ..., C] as [B, C]: a sequence of outputs counts as the sum of its gradients."""
     return rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
 
 
@@ -249,52 +243,34 @@ def fit(
         data = ClientData(*(torch.cat(part) for part in zip(*parts, strict=True)))
     settings = TrainingSettings(learning_rate, batch_size)
     executor = SequentialExecutor(task, {told.client_id: data}, settings)
-    timed = _Timed(data, turn, told, bound=clock is not None)
-    executor.may_step, executor._coresets = timed.may_step, timed
+    begin, turn.examples = executor._coresets.begin, len(data)
+    turn.end = turn.end if clock else math.inf
+
+    def may_step(samples: int) -> bool:
+        turn.under_way = samples if (on := turn.go_on()) else 0
+        return on
+
+    def late(assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
+        """Begin to choose when it is due, which is when the speed is known."""
+        phases = list(assignment.plan.phases)
+        if phases[phase].coreset is None or clock is None:
+            return begin(assignment, phase, watched)
+
+        def choose() -> Samples:
+            spec, began = turn.late_spec(phases[phase], len(data), grow=False), turn.clock.steady()
+            phases[phase] = replace(phases[phase], coreset=spec)
+            plan = replace(assignment.plan, phases=tuple(phases))
+            samples = begin(replace(assignment, plan=plan), phase, watched)()
+            if spec.proxy != NONE:
+                turn.selection = turn.clock.steady() - began
+            return samples
+
+        return choose
+
+    executor.may_step, executor._coresets.begin = may_step, late  # type: ignore[method-assign]
     (update,) = executor.run(params, [told])
-    timed.stepped()
     model.load_state_dict(update.params, strict=False)
     turn.said.loss_sum, turn.said.loss_square_sum = update.loss_sum, update.loss_square_sum
     turn.said.loss_count = update.loss_count if update.loss_sum else 0  # cut before they were noted
     turn.chosen(update.coreset_size or 0, update.gradient_error, update.fell_back)
-    turn.examples = len(data)
     return turn.reply(model.state_dict())
-
-
-class _Timed(Coresets):
-    """Coresets as large as there is time when they are due, and a clock asked before each step."""
-
-    def __init__(self, data: ClientData, turn: Turn, told: Assignment, *, bound: bool) -> None:
-        super().__init__({told.client_id: data})
-        self._turn, self._bound, self._size = turn, bound, len(data)
-        self._samples, self._began = 0, 0.0  # of the step that is under way
-
-    def begin(self, assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
-        """Begin when it is due, which is when the speed is known."""
-        if not self._bound or assignment.plan.phases[phase].coreset is None:
-            return super().begin(assignment, phase, watched)
-        return lambda: self._late(assignment, phase, watched)
-
-    def may_step(self, samples: int) -> bool:
-        """Whether there is time for a step; notes how long the one before took."""
-        self.stepped()
-        if on := not self._bound or self._turn.go_on():
-            self._samples, self._began = samples, self._turn.clock.steady()
-        return on
-
-    def stepped(self) -> None:
-        """Note the step that is over now, if there was one."""
-        if self._samples:
-            self._turn.stepped(self._samples, self._turn.clock.steady() - self._began)
-        self._samples = 0
-
-    def _late(self, assignment: Assignment, phase: int, watched: Watched | None) -> Samples:
-        self.stepped()
-        began, phases = self._turn.clock.steady(), list(assignment.plan.phases)
-        spec = self._turn.late_spec(phases[phase], self._size, grow=False)
-        phases[phase] = replace(phases[phase], coreset=spec)
-        plan = replace(assignment.plan, phases=tuple(phases))
-        samples = super().begin(replace(assignment, plan=plan), phase, watched)()
-        if spec.proxy != NONE:
-            self._turn.selection = self._turn.clock.steady() - began
-        return samples

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.supercore import log
 
-from fedcore import plugins
+from fedcore import compression, plugins
 from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
@@ -43,7 +43,7 @@ class Options:
     """What ``FedCore`` takes beside the arguments of FedAvg."""
 
     # Seconds; the name of what sets them, 'auto' or one of 'fedcore list'; or a function that does.
-    deadline: float | str | Callable[[Seen], tuple[float, str]] | None = "auto"
+    deadline: float | str | Callable[[Seen], tuple[float, str]] = "auto"
     local_epochs: int = 10  # E, what a node does where time suffices
     grace: float = 3.0  # seconds that answers are waited for after the deadline
     strategy: str = "tempo"  # what slow nodes do, how answers are merged, and when
@@ -57,6 +57,7 @@ class Options:
     checkpoint: str | Path | None = None  # a folder: go on after the last round in it
     out: str | Path | None = None  # a folder for records, as 'fedcore compare' writes them
     wait_for_nodes: float = 300.0  # seconds until too few nodes are an error
+    compress: str = "none"  # what nodes send of their moves: topk:0.01, 8bit or topk:0.01+8bit
     weighted_by: str | None = None  # a metric by which answers weigh; None: all the same
     method: Mapping[str, Any] = field(default_factory=dict)  # further ones, of those named above
 
@@ -65,11 +66,12 @@ class Options:
         for name, least in LEAST.items():
             at_least(least)(name, getattr(self, name))
         one_of("wall", "virtual")("clock", self.clock)
+        compression.read("compress", self.compress)
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
-        named = [("strategy", self.strategy), *self.experiment().controllers]
-        named += [("strategy", own)] if (own := self.method.get("local")) else []
-        named += [("selector", self.selector), ("sampler", self.selection)]
-        plugins.check_taken(self.method, named)
+        takers = [("selector", self.selector), ("sampler", self.selection)]
+        takers += [("strategy", self.method.get("local") or self.strategy)]
+        takers += [("strategy", self.strategy), *self.experiment().controllers]
+        plugins.check_taken(self.method, takers)
         build = plugins.function("strategy", self.strategy, "build")
         if self.weighted_by is not None and "aggregation" not in plugins.keywords(build):
             why = f"{self.strategy!r} has weights of its own"
@@ -80,21 +82,19 @@ class Options:
 
     def experiment(self, clients: int = 1) -> Experiment:
         """The same as options of the simulator, whose builders make what they name."""
-        known, named = vars(Experiment()), "auto" if self.deadline is None else self.deadline
-        given = {name: getattr(self, name) for name in SHARED}
-        given |= {"deadline": named} if isinstance(named, str) else {}
-        given |= {key: value for key, value in self.method.items() if key in known}
-        rest = {key: value for key, value in self.method.items() if key not in known}
-        given |= {"epochs": self.local_epochs, "clients_per_round": clients, "method": rest}
+        given = {name: getattr(self, name) for name in SHARED} | {"clients_per_round": clients}
+        given |= {"deadline": self.deadline} if isinstance(self.deadline, str) else {}
+        given |= {"epochs": self.local_epochs, "method": dict(self.method)}
+        for key in self.method.keys() & Experiment.__dataclass_fields__.keys():
+            given[key] = given["method"].pop(key)
         return resolve(given, lambda benchmark, preset: {})
 
     def build_controller(self) -> Controller:
         """What sets deadlines; a function of one's own is taken at its word."""
         if callable(self.deadline):
             return Controller(self.deadline, bounded=False)
-        named, known = build_controller(self.experiment(), self.stragglers), vars(self)
-        fixed = {"seconds": known["deadline"]}
-        return named or plugins.build("deadline", "fixed", Controller, options=fixed)
+        named, fixed = build_controller(self.experiment(), self.stragglers), self.deadline
+        return named or plugins.build("deadline", "fixed", Controller, options={"seconds": fixed})
 
     def build_strategy(self, params: Params, clients: int) -> Strategy:
         """The strategy by its name, with the quorum that the user asked for."""
@@ -107,10 +107,7 @@ class Options:
 
 
 def after_one_epoch(plan: Plan) -> Plan:
-    """``plan``, but who is not measured yet decides itself, by what its first epoch took.
-
-    It is told the largest coreset that there is: a fast node trains on everything all the same.
-    """
+    """``plan``, but who is not measured yet cuts the largest coreset there is, after one epoch."""
 
     def first(client: ClientProfile, seconds: float, epochs: int) -> LocalPlan:
         if client.capability == UNMEASURED and seconds > 0:  # c τ = E m - 1: just too little
@@ -139,9 +136,9 @@ class FedCore(FedAvg):
         above_zero("fraction_train", self.fraction_train)
         names = Options.__dataclass_fields__.keys() - {"method", "weighted_by"}
         ours = {name: options[name] for name in names & options.keys()}
-        rest = {name: options[name] for name in sorted(options.keys() - names - known.keys())}
-        weighted_by = theirs.arguments.get("weighted_by_key")  # else answers are averaged plainly
-        self.options = Options(**ours, weighted_by=weighted_by, method=rest)
+        ours["weighted_by"] = theirs.arguments.get("weighted_by_key")
+        ours["method"] = {k: options[k] for k in sorted(options.keys() - names - known.keys())}
+        self.options = Options(**ours)
 
     def configure_train(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: rounds are made inside ``start``."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from torch import Tensor
 
+from fedcore import compression
 from fedcore.coreset.build import PLAIN
 from fedcore.coreset.proxies import NONE
 from fedcore.flower import wire
@@ -71,26 +72,30 @@ class Turn:
         kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})  # of earlier turns
         self.selection, self._after = (float(kept.get(k, 0.0)) for k in ("selection", "after"))
         self.for_selection = max(LEAST_SELECTION, SELECTION_MARGIN * self.selection)  # seconds
-        self._end = self._began + SAFE * seconds_for(self.order, age) - self._after
+        self.end = self._began + SAFE * seconds_for(self.order, age) - self._after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
-        self._longest, self._ended = 0.0, math.inf
+        self._longest, self._asked = 0.0, math.inf
+        self.under_way = 0  # samples of the step that lasts until the next question
         self.examples = 0  # that this node holds
 
     def go_on(self) -> bool:
         """Whether another step can be taken: none is expected to outlast the longest so far."""
-        self._ended = self.clock.steady()
+        self.note()
         # The first, in which libraries and devices wake up, counts until there are enough others.
         first = self._first[1] if self.said.steps < ENOUGH_STEPS else 0.0
-        self.said.cut_short = int(self._ended + max(first, self._longest) > self._end)
+        self.said.cut_short = int(self._asked + max(first, self._longest) > self.end)
         return not self.said.cut_short
 
-    def stepped(self, samples: int, seconds: float) -> None:
-        """Note a step."""
+    def note(self) -> None:
+        """The step that was under way, if there was one, is over."""
+        now, samples = self.clock.steady(), self.under_way
+        seconds, self._asked, self.under_way = now - self._asked, now, 0
+        if not samples:
+            return
         if self.said.steps:
             self._longest = max(self._longest, seconds)
         else:
             self._first = samples, seconds
-        self._ended = self.clock.steady()
         self.said.steps += 1
         self.said.work += samples
         self.said.training_seconds += seconds
@@ -108,6 +113,7 @@ class Turn:
         b = floor(seconds left after the choice / (epochs · seconds a sample)), at most the server's
         b unless it may ``grow``. Where there is ``trouble``, a plain draw that needs no choice.
         """
+        self.note()
         spec = phase.coreset
         assert spec is not None
         most = size if grow and self.said.work else min(spec.budget, size)
@@ -126,7 +132,7 @@ class Turn:
         return replace(spec, budget=plain, selector=PLAIN, proxy=NONE)
 
     def _affordable(self, epochs: int, reserved: float) -> int:
-        left = self._end - self.clock.steady() - reserved
+        left = self.end - self.clock.steady() - reserved
         work, seconds = self.said.work, self.said.training_seconds
         if self.said.steps > 1:
             work, seconds = work - self._first[0], seconds - self._first[1]
@@ -144,13 +150,19 @@ class Turn:
 
     def report(self) -> dict[str, int | float]:
         """Numbers of a MetricRecord: what the server learns from; no sample, label or index."""
+        if self.under_way:
+            self.note()
         now = self.clock.steady()
-        self.over(max(0.0, now - self._ended))
+        self.over(max(0.0, now - self._asked))
         self.said.handler_seconds = now - self._began
         return wire.report_metrics(self.said, self.examples)
 
     def reply(self, arrays: Mapping[str, Tensor]) -> Message:
         """The answer: one record of arrays, one of numbers."""
+        if how := compression.read("compress", self.order.compress):
+            sent = self._msg.content.array_records.items()
+            base = next(one.to_torch_state_dict() for name, one in sent if name != wire.SHIFT)
+            arrays = wire.pack_model(how, arrays, base, self._context.state)
         metrics = MetricRecord(self.report())  # type: ignore[arg-type]
         content = RecordDict({"arrays": ArrayRecord(dict(arrays)), "metrics": metrics})
         return Message(content, reply_to=self._msg)

@@ -1,7 +1,7 @@
 """Compile the solver before the first round: ``python -m fedcore.flower.warm``.
 
-Cold it takes half a minute, from numba's cache a second; a new process serves every message. What
-was compiled is written down beside the compiled code, so that a client can tell which it would be.
+Cold it takes half a minute, from numba's cache a second. What was compiled is noted beside the
+compiled code, so that the new process that serves a message can tell which it would be.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in a ConfigRecord, a report a MetricRecord of ``num-examples``, as Flower
-has it, and the numbers of ``Report``. What does not fit is one ``BadMessage``, whoever sent it.
+An order is one JSON text in a ConfigRecord, a report a MetricRecord; what does not fit is one
+``BadMessage``, whoever sent it.
 """
 
 import dataclasses
@@ -18,7 +18,8 @@ import torch
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from fedcore import plugins
+from fedcore import compression, plugins
+from fedcore.compression import Compression, Packed
 from fedcore.coreset.proxies import NONE, PROXIES
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.server.loop import checked
@@ -28,6 +29,8 @@ from fedcore.values import at_least, convert, one_of
 FORMAT = 2
 ORDER, EXAMPLES = "fedcore-order", "num-examples"
 SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where it has one
+UNSENT = "fedcore-unsent"  # an ArrayRecord that a node keeps: what it has not sent of its moves
+PACKED = ("fedcore-indices", "fedcore-values", "fedcore-scales")  # of an answer, for a model
 MOST = 2**53  # beyond it a float holds no whole number exactly
 SLACK = 1.0  # seconds that two clocks may be apart over one job
 
@@ -45,6 +48,7 @@ class Order:
     back: float  # of those, the answer's way to the server, less the error of the node's clock
     ticket: int  # names this order: an answer without it belongs to another
     virtual: int = 0  # 1: seconds count from the moment at which the node begins
+    compress: str = "none"  # how the answer is to be sent
 
 
 @dataclass(slots=True)
@@ -81,6 +85,7 @@ def read_order(text: object) -> Order:
             what = f"the order is not of format {FORMAT}"
             raise BadMessage(f"{what}; server and client need one FedCore version")
         order: Order = _made(Order, told)
+        compression.read("compress", order.compress)
         for phase in checked(order.assignment.plan).phases:
             if phase.coreset is not None:  # a path would let a server choose what a client runs
                 one_of(*plugins.names("selector"))("selector", phase.coreset.selector)
@@ -155,17 +160,39 @@ def initial_params(record: ArrayRecord) -> Params:
         raise BadOption(f"initial_arrays cannot be read as tensors: {error}") from None
 
 
-def read_model(content: RecordDict, base: Params, longest: float) -> tuple[Params, float]:
+def pack_model(how: Compression, params: Params, base: Params, state: RecordDict) -> Params:
+    """The arrays that a node sends of its move; what it does not is kept in its ``state``."""
+    kept = torch.from_numpy(state.array_records[UNSENT]["u"].numpy()) if UNSENT in state else None
+    packed, kept = how.send(params, _moving(base), kept)
+    state[UNSENT] = to_record({"u": kept})
+    return dict(zip(PACKED, packed, strict=True))
+
+
+def read_model(
+    content: RecordDict, base: Params, longest: float, how: Compression | None = None
+) -> tuple[Params, float]:
     """The model w of an answer, finite and formed as ``base``, and ||w - base|| <= ``longest``."""
-    record = _only(content, ArrayRecord)
-    if odd := sorted(record.keys() ^ base.keys()):
+    record, like, moving = _only(content, ArrayRecord), base, _moving(base)
+    size = sum(value.numel() for value in moving.values())
+    if how is not None and PACKED[0] in record:
+        like = dict(zip(PACKED, how.pack(torch.zeros(size)), strict=True))
+    if odd := sorted(record.keys() ^ like.keys()):
         raise BadMessage(f"the answer has other arrays than the model: {odd[0]!r:.60}")
-    params = {name: _tensor(name, record[name].data, like) for name, like in base.items()}
-    moved = (params[n].double() - v.double() for n, v in base.items() if v.is_floating_point())
-    norm = math.sqrt(sum(float(value.square().sum()) for value in moved))
-    if not norm <= longest:
+    params = {name: _tensor(name, record[name].data, one) for name, one in like.items()}
+    if how is not None and like is not base:
+        packed = Packed(*params.values())
+        if np.diff(packed.indices, prepend=-1, append=size).min() < 1:
+            raise BadMessage(f"indices of an answer must rise, from 0 to at most {size - 1}")
+        params = {**base, **how.receive(packed, moving)}  # counters stay the server's
+    moved = ((params[name].double() - value.double()).square() for name, value in moving.items())
+    norm = math.sqrt(sum(float(squares.sum()) for squares in moved))
+    if not norm <= longest or norm == math.inf:
         raise BadMessage(f"the update has norm {norm:.3g}, above {longest:.3g}, ten usual ones")
     return params, norm
+
+
+def _moving(params: Params) -> Params:
+    return {name: value for name, value in params.items() if value.is_floating_point()}
 
 
 def _only(content: RecordDict, kind: type) -> Any:

@@ -94,9 +94,8 @@ def _table(benchmark: str, stragglers: float, cells: Cells) -> Grid:
     counts = sorted({run["rounds"] for runs in cells.values() for run in runs})
     rounds = (f"{counts[0]:,} to " if len(counts) > 1 else "") + counted(counts[-1], "round")
     title = f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}"
-    caption = f"Accuracy on data nobody trained on; 1.00 is the deadline at {stragglers:g} %." + (
-        "\nMedian of the seeds, and from the least to the largest of them." if several else ""
-    )
+    caption = f"Accuracy on data nobody trained on; 1.00 is the deadline at {stragglers:g} %."
+    caption += "\nMedian of the seeds, and from the least to the largest of them." * several
     columns: Columns = [(text, partial(cell_of, name)) for name, text in COLUMNS.items()]
     asked = [name for name in first[0] if name.startswith("final_test_") and name not in COLUMNS]
     own = ((f"{name.removeprefix('final_test_')},\nlast round", name) for name in asked)

@@ -24,6 +24,8 @@ class Results(dict[RunKey, History]):
 
 def load(folder: str | Path) -> Results:
     """All runs of the jobs in ``folder`` and below it; ``params`` of each are its last model."""
+    if not isinstance(folder, str | Path):
+        raise BadOption(f"folder must be the path of a job's folder, got {folder!r}")
     found, homes = Results(), dict[RunKey, Path]()
     for job in read_jobs([Path(folder)]):
         for run, rounds in job.runs.items():

@@ -70,10 +70,7 @@ class OutputFolder:
 
     @classmethod
     def resume(cls, path: Path, experiment: Options, runs: Sequence[RunKey]) -> Self:
-        """Go on in a folder that an interrupted job left, if it was the same, of these ``runs``.
-
-        Device, cores and place of the data may be others; what the job does not name was a default.
-        """
+        """Go on in a folder that the same job, of these ``runs``, left, on whatever machine."""
         before = json.loads(json.dumps(asdict(Experiment())))
         try:
             before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))

@@ -71,10 +71,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any:
-    """A value over rounds or over the time that has passed, by strategy.
-
-    Several seeds have a thin line each, to its own end, and a strong one of medians by round.
-    """
+    """A value over rounds or time: of each seed a thin line to its end, of medians a strong one."""
     from matplotlib.ticker import MaxNLocator
 
     figure, panels = _panels(runs, WIDTH)

@@ -93,10 +93,7 @@ def is_over(records: Sequence[RoundRecord], most: int) -> bool:
 
 
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
-    """The records of a ``rounds.jsonl`` with at most ``rounds`` rounds of every expected run.
-
-    A torn last line is dropped; any other that is not the round that belongs there is refused.
-    """
+    """At most ``rounds`` records of expected runs; a torn last line goes, others are refused."""
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except FileNotFoundError:

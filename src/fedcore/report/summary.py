@@ -12,6 +12,7 @@ from dataclasses import asdict
 from statistics import fmean, median, pstdev
 from typing import Any
 
+from fedcore.compression import upward_share
 from fedcore.history import History, environment, summarise
 from fedcore.records import RoundRecord, RunKey
 from fedcore.report.grids import doubling_bins
@@ -31,7 +32,8 @@ def summary(runs: Runs, experiment: Mapping[str, Any]) -> dict[str, Any]:
     targets = {at: own or targets_of(methods.values()) for at, methods in by_level(shown).items()}
     results = []
     for run, rounds in shown.items():
-        cost = costs(rounds, targets[run.benchmark, run.stragglers])
+        at = targets[run.benchmark, run.stragglers]
+        cost = costs(rounds, at, experiment.get("compress", "none"))
         found = summarise(run, History(tuple(rounds)))
         results.append({**found, "learning_rate": run.learning_rate or rate, **cost})
     known = {"schema": 1, "experiment": dict(experiment), "environment": environment()}
@@ -83,16 +85,6 @@ def targets_of(strategies: Iterable[Sequence[Sequence[RoundRecord]]]) -> tuple[f
     return () if best is None else tuple(share * best for share in SHARES)
 
 
-def time_to_accuracy(rounds: Sequence[RoundRecord], target: float) -> float | None:
-    """Deadlines until the first evaluation at or above ``target``; None: it is not reached."""
-    passed = 0.0
-    for record in rounds:
-        passed += record.time
-        if record.test_accuracy is not None and record.test_accuracy >= target:
-            return passed
-    return None
-
-
 def jain(values: Iterable[float], count: int) -> float | None:
     """Jain's (Σ x)² / (n Σ x²) of n clients, others with x = 0; None where all are."""
     known = list(values)
@@ -100,7 +92,9 @@ def jain(values: Iterable[float], count: int) -> float | None:
     return sum(known) ** 2 / (count * squares) if squares else None
 
 
-def costs(rounds: Sequence[RoundRecord], targets: Sequence[float]) -> dict[str, Any]:
+def costs(
+    rounds: Sequence[RoundRecord], targets: Sequence[float], compress: str = "none"
+) -> dict[str, Any]:
     """What a run cost and whom it served: time to accuracy, time, bytes, staleness, fairness."""
     ending = rounds[-1].ending
     if ending is None:
@@ -114,17 +108,19 @@ def costs(rounds: Sequence[RoundRecord], targets: Sequence[float]) -> dict[str, 
         times[client.client_id] += client.copies
     stale = [client.staleness for client in merged]
     unit, known = ending.deadline_seconds, asdict(ending)
+    answer = round(ending.model_bytes * upward_share(compress, ending.model_bytes))
+    reached = History(tuple(rounds)).time_to
     del known["validation_accuracy"]  # by which the run was chosen, and so no result
     return known | {
         "time_to_accuracy": [
             {"target": target, "seconds": None if time is None else unit * time}
-            for target, time in ((one, time_to_accuracy(rounds, one)) for one in targets)
+            for target, time in zip(targets, map(reached, targets), strict=True)
         ],
         "virtual_seconds": unit * sum(record.time for record in rounds),
         "client_seconds": unit * sum(time for _, time in sent),
         "wasted_client_seconds": unit * sum(lost),
         "bytes_down": ending.model_bytes * len(sent),
-        "bytes_up": ending.model_bytes * sum(c.wasted not in NOT_ANSWERED for c, _ in sent),
+        "bytes_up": answer * sum(c.wasted not in NOT_ANSWERED for c, _ in sent),
         "participation_fairness": jain(times.values(), ending.clients),
         "mean_staleness": fmean(stale) if any(stale) else None,
         "largest_staleness": max(stale) if any(stale) else None,

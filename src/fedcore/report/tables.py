@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedcore.report import grids
-from fedcore.report.grids import Grid, Result
+from fedcore.report.grids import Grid
 
 ROOMY = 8  # columns of numbers that 80 characters have room for with gaps of two
 BAR = 40  # characters of the longest
@@ -25,23 +25,14 @@ def plain_console(*, stderr: bool = False) -> Console:
 
 def everything(content: Mapping[str, Any]) -> Iterator[Table | str]:
     """What a summary says: tables and the sentences below them."""
-    yield from tables(content["results"])
+    yield from map(table_of, grids.level_grids(content["results"]))
     yield from grids.remarks(content["results"])
-    yield from cost_tables(content["results"])
+    yield from map(table_of, grids.cost_grids(content["results"]))
     yield from grids.step_size_remarks(content["step_sizes"])
 
 
-def tables(results: Sequence[Result]) -> Iterator[Table]:
-    """One table per benchmark and share of stragglers; seeds are medians, with ranges below."""
-    return map(_table, grids.level_grids(results))
-
-
-def cost_tables(results: Sequence[Result]) -> Iterator[Table]:
-    """What every strategy cost and whom it served, for each level; seeds are medians."""
-    return map(_table, grids.cost_grids(results))
-
-
-def _table(grid: Grid) -> Table:
+def table_of(grid: Grid) -> Table:
+    """The same cells, in 80 columns as far as they fit."""
     numbers = len(grid.head) - 1
     table = Table(
         # Names fold where there is no room; numbers never do.

@@ -88,10 +88,8 @@ class _Run:
                 yield f"the round ends at {self.end:g}, but {what}"
         ends = [(event, job) for event, job in events if event is job.ended]
         found = sorted((e["client"], j.sent["work"], _why(e["event"]), j.spent) for e, j in ends)
-        asked = (c for c in row["clients"] if c["work"])
-        listed = sorted(
-            (c["client"], c["work"], _why(c.get("wasted")), c["time"] * deadline) for c in asked
-        )
+        asked = ((c, _why(c.get("wasted"))) for c in row["clients"] if c["work"])
+        listed = sorted((c["client"], c["work"], why, c["time"] * deadline) for c, why in asked)
         pairs = zip(found, listed, strict=False)
         same = (a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in pairs)
         if len(found) != len(listed) or not all(same):

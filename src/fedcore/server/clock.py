@@ -58,8 +58,8 @@ class Clock(Protocol):
 class VirtualClock:
     """Computed time: a job takes download + work / c + upload, and waits while its client is away.
 
-    Jobs of one version are trained together, side by side, when the first of them is due. One whose
-    client drops out is found lost τ after it was sent, or at once where that was later.
+    Jobs of one version are trained together when the first of them is due; a lost one is found out
+    τ after it was sent, or at once where that was later.
     """
 
     executor: Executor
@@ -70,6 +70,7 @@ class VirtualClock:
     dropout: float = 0.0  # probability to lose a job
     budget: float = math.inf  # seconds of the run
     promised: bool = False  # that the strategy keeps the deadline
+    packed: float = 1.0  # bytes of an answer, in those that links are charged for (``compression``)
     now: float = field(default=0.0, init=False)
     began: float = field(default=0.0, init=False)
     over: bool = field(default=False, init=False)
@@ -133,7 +134,8 @@ class VirtualClock:
         update = self._answers.pop(sequence)
         seconds = self._heard(job) if update.seconds is None else update.seconds
         kind = "late" if seconds > (job.deadline or self.deadline) else "done"
-        more = {"bytes_up": self._answer_bytes(job), "work": self._work(job), "away": job.away}
+        sent = round(self._answer_bytes(job) * self.packed)
+        more = {"bytes_up": sent, "work": self._work(job), "away": job.away}
         self._events.append(event(kind, time, told, **more))
         # What the server knows better than a client: how it was drawn, and where it began.
         version = told.base_version

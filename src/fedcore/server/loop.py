@@ -7,9 +7,10 @@ anything new until everybody has answered (Algorithm 1, lines 3 to 15).
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from fedcore.sources.clients import ClientSizes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
 
 log = logging.getLogger(__name__)
+Loss = Callable[[Params, ClientId], float]  # mean loss of a model on a client's samples
 DOUBLINGS = 64  # of a deadline at most: a strategy may have nobody work, whatever it is
 
 
@@ -62,6 +64,7 @@ class Server:
     sizes: ClientSizes
     settings: LoopSettings
     controller: Controller | None = None  # None: the clock's deadline stays as it is
+    loss_of: Loss | None = None  # None: clients cannot be asked for it
     reason: str = field(default="", init=False)  # why it decided so
     _seen: Params = field(default_factory=dict, init=False)  # by it, this round included
     _handed_out: int = field(default=0, init=False)
@@ -161,11 +164,14 @@ class Server:
         cohort = self._drawn_ahead.pop(state.version, None)
         if cohort is None:
             busy = away.union(job.assignment.client_id for job in out)
-            cohort = self._draw(room, state.version, again=self._draws, busy=busy, memory=memory)
+            known: dict[str, Any] = {"again": self._draws, "busy": busy, "memory": memory}
+            if self.loss_of is not None and not out:  # time that passes would be others' too
+                known["ask"] = partial(self._asked, self.loss_of, state.params)
+            cohort = self._draw(room, state.version, **known)
         jobs, sat_out = [], []
         if self.strategy.by_cohort is not None:
-            known = {client: self.profiles[client] for client in cohort}
-            self._plans = self.strategy.by_cohort(state, known)
+            own = {client: self.profiles[client] for client in cohort}
+            self._plans = self.strategy.by_cohort(state, own)
         if self.controller is not None and cohort and self._draws == 0:
             self._set_deadline(self.controller, state, cohort)
         self._draws += 1
@@ -188,9 +194,8 @@ class Server:
         clock, before, number = self.clock, self.clock.deadline, state.version + 1
         seen = recall(state.seen, self.sizes, cohort, self.settings.epochs)
         seconds, self.reason = controller.decide(seen)
-        for clock.deadline in (
-            seconds * 2**n for n in range(DOUBLINGS if controller.bounded else 1)
-        ):
+        times = DOUBLINGS if controller.bounded else 1
+        for clock.deadline in (seconds * 2**n for n in range(times)):
             if any(self.assign(client, state.version)[0].plan.phases for client in cohort):
                 break
         else:
@@ -202,6 +207,12 @@ class Server:
     def _draw(self, count: int, version: int, **known: Any) -> Cohort:
         seed = self.settings.seed
         return self.sampler.draw(Draw(count, version, seed, self.sizes, self.profiles, **known))
+
+    def _asked(
+        self, loss_of: Loss, params: Params, clients: Sequence[ClientId], seconds: float
+    ) -> list[float]:
+        self.clock.now += seconds
+        return [loss_of(params, client) for client in clients]
 
     def _look_ahead(self, version: int) -> None:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""

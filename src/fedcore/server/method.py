@@ -91,32 +91,26 @@ def no_shift(state: ServerState, client: ClientId) -> Params | None:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to deal with slow clients.
+    """A way to deal with slow clients."""
 
-    ``plan`` is (client, seconds it has for its work, E) -> what it does. It is asked again,
-    and rounds ahead: it decides by its arguments alone. ``merge`` begins a merge; ``server.merge``
-    has the usual ones, and ``all_at_once`` for those that cannot take answers one by one. ``shift``
-    is added to every gradient of a client's next job, as SCAFFOLD does. ``by_cohort`` gives plans
-    of clients that start together, where they go by one another or by the state; then every merge
-    must leave nobody in flight. Who trains models ``in_parts`` needs layers with an order.
-    """
-
+    # (client, seconds for its work, E) -> what it does: asked again, and ahead, so by these alone.
     plan: Plan
-    merge: Merge
+    merge: Merge  # ``server.merge`` has the usual ones, and one for all answers at once
     pace: Pace = field(default_factory=Pace)
+    # What is added to every gradient of a client's next job, as SCAFFOLD does.
     shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+    # Plans by one another or by the state; then every merge must leave nobody in flight.
     by_cohort: Callable[[ServerState, Profiles], Plans] | None = None
-    in_parts: bool = False
+    in_parts: bool = False  # whether parts of a model are trained: its layers need an order
     keeps_deadline: bool = False  # whether no plan takes longer than it may: 'fedcore verify' looks
 
     def __post_init__(self) -> None:
         try:  # merge functions of earlier versions took all answers at once
             inspect.signature(self.merge).bind(None)
         except TypeError:
-            raise BadOption(
-                "merge of a Strategy takes the server's state alone and gives an object with add "
-                "and finish; wrap a function of (state, answers) in server.merge.all_at_once"
-            ) from None
+            takes = "merge of a Strategy takes the server's state alone and gives what has add"
+            wrap = "wrap a function of (state, answers) in server.merge.all_at_once"
+            raise BadOption(f"{takes} and finish; {wrap}") from None
         except ValueError:  # a built-in that does not tell its signature
             pass
 
@@ -133,6 +127,8 @@ class Draw:
     again: int = 0  # how many draws were made from that version before
     busy: frozenset[ClientId] = frozenset()  # who has not answered yet, or is away
     memory: Params = field(default_factory=dict)  # what ``Sampler.observe`` made of the answers
+    # (clients, seconds) -> their mean losses of the model, after so long; None: nobody can tell.
+    ask: Callable[[Sequence[ClientId], float], list[float]] | None = None
 
     def generator(self) -> Generator:
         """The random stream of this draw; it knows nothing of the strategy."""
@@ -151,11 +147,8 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Who takes part: a draw, by its argument alone, and what is remembered of answers for it.
-
-    ``observe`` is (memory, answer, sizes) -> memory with the answer in it, which has its losses and
-    its seconds. None: the sampler does not look back, so it can be asked rounds ahead.
-    """
+    """Who takes part: a draw, by its argument alone, and what is remembered of answers for it."""
 
     draw: Callable[[Draw], Cohort]
+    # The memory with an answer in it; None: it does not look back, and can be asked rounds ahead.
     observe: Callable[[Params, LocalUpdate, ClientSizes], Params] | None = None

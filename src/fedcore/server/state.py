@@ -43,6 +43,7 @@ class ServerState:
     time: float = 0.0  # virtual seconds since the run's start
     # Of simulations alone, to go on from: what clients keep to themselves, and no server sees.
     on_clients: Mapping[ClientId, Tensor] = field(default_factory=dict)
+    unsent: Mapping[ClientId, Tensor] = field(default_factory=dict)  # likewise: ``compression``
 
 
 def to_snapshot(state: ServerState) -> Snapshot:
@@ -51,6 +52,7 @@ def to_snapshot(state: ServerState) -> Snapshot:
     memory = {str(client): losses for client, losses in state.on_clients.items()}
     clients = {f"client/{client}": kept for client, kept in state.clients.items()}
     groups: dict[str, Params] = {**own, "memory": memory, "seen": state.seen, **clients}
+    groups["unsent"] = {str(client): kept for client, kept in state.unsent.items()}
     jobs = []
     for number, job in enumerate(state.jobs):
         told = job.assignment
@@ -104,4 +106,5 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         jobs=tuple(jobs),
         time=saved.meta.get("time", 0.0),  # versions before 0.4 did not say
         on_clients={int(client): value.cpu() for client, value in group("memory").items()},
+        unsent={int(client): value.cpu() for client, value in group("unsent").items()},
     )

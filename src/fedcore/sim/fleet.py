@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.compression import upward_share
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
@@ -63,6 +64,7 @@ def fleet_of(sizes: Sizes, experiment: Experiment, run: RunKey, model_bytes: int
     speeds, links = _capabilities(known, experiment, run.seed)
     given = (experiment.download, experiment.upload)  # which hold for everybody
     links = [np.full_like(own, one) if one else own for own, one in zip(links, given, strict=True)]
+    links[1] = links[1] / upward_share(experiment.compress, model_bytes)  # in models a second
     profiles = Profiles(known, speeds, *links)
     full = full_seconds(profiles, experiment.epochs, model_bytes)
     seconds = experiment.seconds or deadline(full, run.stragglers)

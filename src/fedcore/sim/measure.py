@@ -48,11 +48,8 @@ class Measure:
     def __init__(
         self, federation: Federation, count: int, device: torch.device, threads: int, *, split: bool
     ) -> None:
-        """Draw ``count`` samples of training and of test data, or take all for 0.
-
-        A CPU evaluates on so many ``threads``, 0: one per core. A GPU has enough to do with one.
-        Where step sizes are chosen, test data are ``split``: one half is to choose by.
-        """
+        """Draw ``count`` training and test samples, 0: all; ``split`` keeps half of these apart."""
+        # A GPU has enough to do with one; 0 threads are one per core.
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
         self._metrics, loss = federation.task.terms.metrics, federation.task.terms.loss
         scores = [scores_of(federation.task, device) for _ in range(passes)]
@@ -106,6 +103,11 @@ class Measure:
             seen = [(self._forward(params, x).cpu(), y.cpu()) for x, y in chunks]
         found = measured(self._metrics, *map(torch.cat, zip(*seen, strict=True)))
         return replace(score, metrics=found)
+
+    def loss_of(self, params: Params, client: ClientId) -> float:
+        """L^i(w): the mean loss of a client's samples."""
+        data = self._clients[client]
+        return float(self._evaluator.sums(params, data)[0]) / len(data)
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """Right answers and samples of clients, or of a draw of them, on their own data."""

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedcore import plugins
-from fedcore.config import SERVER_OPTIMISERS, Options, resolve
+from fedcore.config import Options, resolve
 from fedcore.errors import BadData, BadOption
 from fedcore.history import History
 from fedcore.losses import CROSS_ENTROPY, loss_of, metrics_of
@@ -95,11 +94,7 @@ def simulate(
     dataset = check_dataset(FederatedDataset(members, held_out, classes), floating, terms)
     federation = federate(dataset, model, head, terms)
     name = "own" if isinstance(strategy, Strategy) else strategy
-    takers = [("selector", experiment.selector), ("sampler", experiment.selection)]
-    takers += [("strategy", SERVER_OPTIMISERS[experiment.server_optimiser])]
-    takers += experiment.controllers
-    takers += [] if isinstance(strategy, Strategy) else [("strategy", strategy)]
-    plugins.check_taken(experiment.method, takers, vars(experiment))
+    experiment.check_method(*([("strategy", strategy)] if isinstance(strategy, str) else []))
     if isinstance(strategy, str):
         there = (federation.proxy, len(members), federation.model_bytes)
         strategy = build_strategy(strategy, experiment, *there)

@@ -5,13 +5,13 @@ import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import mean
 
 import torch
 
-from fedcore import plugins
+from fedcore import compression, plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
@@ -41,18 +41,31 @@ Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 class Simulated:
     """An executor around another: what only a simulation asks of it.
 
-    Of lazy clients it holds the samples of those who train. ``chained`` repeats a defect of the
+    Of lazy clients it holds the samples of those who train; answers are compressed, and what
+    clients have not sent of their moves is ``unsent``. ``chained`` repeats a defect of the
     authors' code (docs/deviations.md): in its first round the global model is the one in training,
     so each client starts where the one before it ended. No preset sets it.
     """
 
+    how: compression.Compression | None = None
+
     def __init__(self, executor: Executor, lazy: Lazy = None, *, chained: bool = False) -> None:
+        self.unsent: dict[int, torch.Tensor] = {}
         self.selection, self.memory = executor.selection, executor.memory
         self.expect, self.close, self._run = executor.expect, executor.close, executor.run
         self._lazy, self._chained = lazy, chained
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
+        updates = self._trained(params, assignments)
+        return [self._sent(params, one, self.how) for one in updates] if self.how else updates
+
+    def _sent(self, base: Params, one: LocalUpdate, how: compression.Compression) -> LocalUpdate:
+        packed, kept = how.send(one.params, base, self.unsent.get(one.client_id))
+        self.unsent[one.client_id] = kept
+        return replace(one, params=how.receive(packed, base))
+
+    def _trained(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         if self._lazy is not None:
             self._lazy.hold(assignment.client_id for assignment in assignments)
         if not self._chained or assignments[0].base_version > 0:
@@ -78,27 +91,33 @@ class World:
     ending: Ending  # as far as it is known before the first round
     evaluate_every: int = 1  # rounds
     patience: int = 0  # evaluations without a new best after which a run ends; 0: it does not
+    unsent: dict[int, torch.Tensor] = field(default_factory=dict)  # of ``Simulated``
 
 
 def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
+    if strategy.in_parts and experiment.compress != "none":
+        raise BadOption(f"compress must be none where {run.strategy} sends parts of models")
     if strategy.in_parts:
         federation.task.check_layers()
     clients = federation.dataset.clients
     if is_streamed(clients) and experiment.proxy == STATIC:
         raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
-    if experiment.batch_norm == "average":
+    names = list(federation.task.statistics()) if experiment.batch_norm == "average" else []
+    if names and experiment.compress != "none":
+        raise BadOption("compress must be none where batch_norm is average; use local or frozen")
+    if names:
         mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
-        names = list(federation.task.statistics())
         strategy = replace(strategy, merge=partial(mean, names=names))
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training
     plain = choose_executor(*of, threads=threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
+    executor.how = compression.read("compress", experiment.compress)
     sizes = sizes_of(clients)
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
@@ -108,30 +127,29 @@ def build_world(
     clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence)
     clock.budget = experiment.time_budget * fleet.deadline or math.inf
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
+    clock.packed = compression.upward_share(experiment.compress, sent)
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else threads
     several = len(experiment.learning_rates) > 1
     sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
-    server = Server(strategy, sampler, clock, fleet.profiles, sizes, settings, controller)
+    measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
+    parts = strategy, sampler, clock, fleet.profiles, sizes, settings, controller
+    server = Server(*parts, measure.loss_of)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
     ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
     known = federation.initial, device, fleet.deadline, fleet.slow, ending
-    return World(server, executor, measure, *known, experiment.evaluate_every, experiment.patience)
+    looks = experiment.evaluate_every, experiment.patience
+    return World(server, executor, measure, *known, *looks, executor.unsent)
 
 
 def simulate_rounds(
     world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
 ) -> Rounds:
-    """Train round by round; yields a record and the server's state after each.
-
-    It goes on from a ``start`` that was saved after the ``past`` rounds. Closed early, it drops
-    work begun for later ones.
-    """
+    """Train the rounds after the ``past`` ones, from ``start`` on; yields records and states."""
     tested = ((r.test_accuracy, r.test_loss) for r in past)
     accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
@@ -139,12 +157,13 @@ def simulate_rounds(
     else:
         state = from_snapshot(start, world.device, world.server.assign)
         world.executor.memory.update(state.on_clients)
+        world.unsent.update(state.unsent)
     with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
         began, before = time.perf_counter(), copy.copy(world.executor.selection)
         for merged in world.server.run(state):
-            memory = dict(world.executor.memory)
+            memory, unsent = dict(world.executor.memory), dict(world.unsent)
             record = _record(world, merged, began, before, accuracies)
-            yield record, replace(merged.state, on_clients=memory)
+            yield record, replace(merged.state, on_clients=memory, unsent=unsent)
             if record.ending:
                 break
             began, before = time.perf_counter(), copy.copy(world.executor.selection)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
-from fedcore.errors import BadData, BadOption
+from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData, FederatedDataset, Generator
 from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
@@ -48,11 +49,11 @@ def partition(
         [[0, 1, 3], [2]]
     """
     if hasattr(how, "load_partition"):
-        return _by_partitioner(how, np.asarray(labels))
+        return _by_partitioner(how, labels)
     one_of(*WAYS)("how", how)
     fewest = whole_number("least", least, 0)
     if how == "by":
-        _, owner = np.unique(np.asarray(labels), return_inverse=True)
+        owner = _owners(labels)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
     classes = as_labels("labels", labels).numpy()
     count = whole_number("clients", clients, 1, MANY)
@@ -63,7 +64,7 @@ def partition(
     if how == "iid":
         parts = np.array_split(draw.permutation(len(classes)), count)
     elif how == "shards":
-        each = whole_number("shards", shards, 1, MANY)
+        each = whole_number("shards", shards, 1, max(1, len(classes) // count))
         order = draw.permutation(len(classes))
         slices = np.array_split(order[np.argsort(classes[order], kind="stable")], count * each)
         dealt = draw.permutation(count * each).reshape(count, each)
@@ -85,13 +86,22 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
     samples behind them where there are any; without held-out data, a share ``held_out`` of the
     samples is. Its own keyword parameters and those of ``partition`` are what ``--data`` may set.
     """
+    if not callable(samples):
+        raise BadOption(f"samples must be a function that gives all samples, got {type(samples)}")
     own = inspect.signature(samples).parameters
     rules = list(inspect.signature(partition).parameters.values())[1:]
 
     def load(*, seed: int = 0, held_out: float = 0.2, **given: Any) -> FederatedDataset:
-        known = {"seed": seed, **given}
-        train, test = samples(**{name: value for name, value in known.items() if name in own})
-        data, owner = as_samples("training data", train[:2], torch.float32), np.asarray(train[-1])
+        for name in given.keys() - every.keys():
+            raise BadOption(f"there is no option {name!r} here; there are {', '.join(every)}")
+        known = {"seed": whole_number("seed", seed, 0), **given}
+        found = samples(**{name: value for name, value in known.items() if name in own})
+        try:
+            (x, y, *owners), test = found
+        except (TypeError, ValueError):
+            form = "(inputs, labels) or (inputs, labels, owners), and held-out data or None"
+            raise BadData(f"samples must give {form}, got a {type(found).__name__}") from None
+        data = as_samples("training data", (x, y), torch.float32)
         places = np.arange(len(data))
         if test is None:
             below_one("held_out", convert("held_out", held_out, float))
@@ -99,7 +109,9 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
             places, outside = np.flatnonzero(~away), torch.from_numpy(np.flatnonzero(away))
             test = data.take(outside) if len(outside) else None
         rest = {name: value for name, value in given.items() if name not in own}
-        by = owner if rest.get("how") == "by" else data.labels.numpy()
+        by = _owners(owners[0]) if owners and rest.get("how") == "by" else data.labels.numpy()
+        if len(by) != len(data):
+            raise BadData(f"training data has {len(data)} inputs but {len(by)} owners")
         parts = partition(by[places], seed=seed, **{"clients": 100, **rest})
         rows = [torch.from_numpy(places[part]) for part in parts]
         clients = {n: ClientData(data.x, data.y, part) for n, part in enumerate(rows)}
@@ -133,12 +145,26 @@ def _dirichlet(classes: NDArray[np.int64], count: int, alpha: float, draw: Gener
     return [np.concatenate(part) for part in parts]
 
 
-def _by_partitioner(partitioner: Any, labels: NDArray[Any]) -> Parts:
-    from datasets import Dataset
+def _owners(labels: Any) -> NDArray[np.int64]:
+    """Whose each sample is, from 0 on, by whatever tells owners apart."""
+    with suppress(TypeError, ValueError):
+        values = np.asarray(labels)
+        if values.ndim == 1 and len(values):
+            return np.unique(values, return_inverse=True)[1]
+    got = f"got a {type(labels).__name__}"
+    raise BadData(f"labels must be one value per sample, all of one kind, {got}")
 
-    partitioner.dataset = Dataset.from_dict({"label": labels, "place": np.arange(len(labels))})
-    every = range(partitioner.num_partitions)
-    return [np.sort(partitioner.load_partition(number)["place"]) for number in every]
+
+def _by_partitioner(partitioner: Any, labels: Any) -> Parts:
+    columns = {"label": np.asarray(labels), "place": np.arange(len(labels))}
+    try:
+        from datasets import Dataset
+
+        partitioner.dataset = Dataset.from_dict(columns)
+        every = range(partitioner.num_partitions)
+        return [np.sort(partitioner.load_partition(number)["place"]) for number in every]
+    except Exception as error:
+        raise failed(f"partitioning by {type(partitioner).__name__}", error) from error
 
 
 def _checked(parts: Parts, fewest: int) -> Parts:

@@ -30,11 +30,10 @@ def fleet_size(method: str, options: Options) -> int:
     """How many clients there are, if a vector of the model's size may be kept for each."""
     number, size = options.get("num_clients", 1), options.get("model_bytes", 0)
     if number * size > MOST_BYTES:
-        raise BadOption(
-            f"{method} keeps a vector of the model's size, {size / 1e6:,.1f} MB, for each of "
-            f"{number:,} clients, {number * size / 1e9:,.0f} GB, and the most is "
-            f"{MOST_BYTES / 1e9:.0f} GB; take another strategy, fewer clients or a smaller model"
-        )
+        each = f"{method} keeps a vector of the model's size, {size / 1e6:,.1f} MB, for each of"
+        all_ = f"{number:,} clients, {number * size / 1e9:,.0f} GB, and the most is"
+        instead = "take another strategy, fewer clients or a smaller model"
+        raise BadOption(f"{each} {all_} {MOST_BYTES / 1e9:.0f} GB; {instead}")
     return int(number)
 
 

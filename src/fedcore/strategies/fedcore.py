@@ -53,10 +53,8 @@ def build(
         client: ClientProfile, deadline: float, epochs: int, *before: float, static: bool = False
     ) -> tuple[Phase, ...]:
         """Epochs on the coreset that fits after what has the prices ``before``, if one does."""
-        prices = (*before, selection_price)
-        budget, times = coreset_budget(
-            client, deadline, epochs, prices, coreset_epochs, shorten=static
-        )
+        known = client, deadline, epochs, (*before, selection_price), coreset_epochs
+        budget, times = coreset_budget(*known, shorten=static)
         if budget == 0:
             return ()
         stand_in = STATIC if static else proxy

@@ -9,6 +9,7 @@ one client and exact local solves, the client's models are proximal-point steps.
 Source: Acar et al., ICLR 2021; their code divides α by a client's share of all samples.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fedcore.server.merge import Updates, all_at_once, moved, summed
@@ -19,7 +20,13 @@ from fedcore.types import ClientId, Params
 from fedcore.values import above_zero
 
 
-def build(local: str = "fedavg", *, dyn_alpha: float = 0.01, options: Options = NONE) -> Strategy:
+def build(
+    local: str = "fedavg",
+    *,
+    dyn_alpha: float = 0.01,
+    step_size: Callable[[int], float] = lambda version: 0.01,
+    options: Options = NONE,
+) -> Strategy:
     """Plans are those of ``local``, with the pull α ``dyn_alpha``."""
     above_zero("dyn_alpha", dyn_alpha)
     num_clients = fleet_size("feddyn", options)
@@ -29,6 +36,8 @@ def build(local: str = "fedavg", *, dyn_alpha: float = 0.01, options: Options = 
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
         known = dict(state.clients)
+        if step_size(state.version) == 0:  # a schedule has ended: h/α would still move the model
+            return state
         for one in updates:
             known[one.client_id] = moved(known.get(one.client_id, {}), one.params, -dyn_alpha)
         common = moved(state.tensors, summed(updates, [-dyn_alpha / num_clients] * len(updates)))

@@ -12,10 +12,7 @@ from fedcore.types import SIT_OUT, ClientProfile, LocalPlan, Phase, Way
 
 
 def build(*, aggregation: str = "mean", fedprox_mu: float = 0.1, catch_up: float = 1.0) -> Strategy:
-    """The paper's baseline c); for whom not one epoch fits sits the round out.
-
-    ``catch_up`` is not theirs: with it, steps of slow clients grow up to that factor.
-    """
+    """The paper's baseline c); ``catch_up``, which is not theirs, lets steps of the slow grow."""
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         affordable = min(epochs, capacity(client, deadline) // client.num_samples)

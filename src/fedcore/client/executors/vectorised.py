@@ -17,8 +17,7 @@ from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
 from fedcore.client.job import LOOK_CHUNK, Job, Rest, Train, loss_sums
 from fedcore.client.schedule import BatchSchedule
-from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import HeadGradients
+from fedcore.coreset.proxies import HeadGradients, head_gradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 

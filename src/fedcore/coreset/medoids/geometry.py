@@ -128,7 +128,5 @@ def squared_of_pair(rows: Rows, first: int, second: int, sums: Floats) -> np.flo
     if len(rows.norm_left) == 0:
         return left
     right = _between(rows.right, first, second, sums)
-    norms_left, norms_right = rows.norm_left, rows.norm_right
-    return _outer(
-        left, right, norms_left[first], norms_left[second], norms_right[first], norms_right[second]
-    )
+    one, other = rows.norm_left, rows.norm_right
+    return _outer(left, right, one[first], one[second], other[first], other[second])

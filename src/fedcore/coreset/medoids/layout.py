@@ -7,13 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.coreset.medoids import kernels
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows
-from fedcore.coreset.medoids.kernels import (
-    member_costs,
-    nearest_by_leaves,
-    nearest_by_products,
-    spatial_order,
-)
 from fedcore.coreset.medoids.moves import EXTRAS, Lists
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.products import Products
@@ -121,7 +116,7 @@ def layout_of(problem: Problem) -> Layout:
         parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     # No search needs the order of long vectors: some coordinates will do.
     leading = np.ascontiguousarray(rows.left[:, :WIDE]) if rows.left.shape[1] > LONG else rows.left
-    order = np.concatenate([part[spatial_order(leading[part])] for part in parts])
+    order = np.concatenate([part[kernels.spatial_order(leading[part])] for part in parts])
     ends = np.cumsum([len(part) for part in parts]).tolist()
     squared = rows.norms if len(rows.norms) else _squared_norms(rows.left)
     far = 2.001 * float(np.sqrt(squared.max())) + 1e-30
@@ -168,7 +163,7 @@ def nearest(
         part = slice(begin, begin + size)
         some, found = queries[part], (points[part], distances[part])
         if isinstance(index, Index):
-            nearest_by_leaves(rows, some, index, found, keep_own)
+            kernels.nearest_by_leaves(rows, some, index, found, keep_own)
         else:
             known = begin if len(kept) else 0
             products = rows.left[some] @ index.left[:, known:]
@@ -177,7 +172,7 @@ def nearest(
             if len(kept):
                 kept[part, begin:], kept[begin:, part] = products, products.T
                 products = kept[part]
-            nearest_by_products(rows, some, index, products, found, keep_own)
+            kernels.nearest_by_products(rows, some, index, products, found, keep_own)
     return points, distances
 
 
@@ -240,17 +235,15 @@ class Ranked(NamedTuple):
 
 
 def ranked(layout: Layout, who: NDArray[np.int64], near: Ints, distance: Floats) -> Ranked:
-    """Order the members of each cluster by what they would cost as its medoid.
-
-    ``who`` [m] are places in question, ``near`` [n] their medoids' places, at ``distance`` [n].
-    """
+    """Order clusters' members, places ``who``, by what they cost as its medoid."""
     # A medoid stands first in its own cluster even where others lie at distance 0.
     away = np.where(near[who] == who, np.float32(-1.0), distance[who])
     places = who[np.lexsort((away, near[who]))]
     begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), len(who))
     rows, costs = take_rows(layout.rows, places), np.full(len(who), np.inf)
     most = max(16, min(TRIED, TRIED * WIDE // (rows.left.shape[1] + rows.right.shape[1])))
-    member_costs(rows, leaves_of(rows), layout.weights[places], begins, 0, most, costs)
+    own = layout.weights[places]
+    kernels.member_costs(rows, leaves_of(rows), own, begins, 0, most, costs)
     cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
     return Ranked(places[order], begins, float(costs[order][begins[:-1]].sum()))

@@ -47,8 +47,3 @@ class Medoids:
     finished: bool = True  # False if the time ran out first
     objective: float = 0.0  # Σ_j d(j, its medoid), differences and sums in float64
     error: float | None = None  # that of the weighted sum, where it is known (``gradient_error``)
-
-    @property
-    def weights(self) -> NDArray[np.int64]:
-        """How many points each medoid serves, [k]; they sum to n."""
-        return np.bincount(self.assignment, minlength=len(self.indices))

@@ -14,17 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled
-from fedcore.coreset.medoids.geometry import (
-    FAR,
-    LANES,
-    LEAF,
-    Floats,
-    Found,
-    Indices,
-    Ints,
-    Rows,
-    squared_of_pair,
-)
+from fedcore.coreset.medoids import geometry
+from fedcore.coreset.medoids.geometry import FAR, LANES, LEAF, Floats, Found, Indices, Ints, Rows
 from fedcore.coreset.medoids.search import Keys, furthest_bits, key_of, thin, threshold, write
 
 
@@ -50,10 +41,7 @@ def _measure(
     wanted: int,
     sums: Floats,
 ) -> int:
-    """Append the keys of points with bounds between ``least`` and ``limit``, given as bits.
-
-    Returns how many are held; when they become too many, the furthest go.
-    """
+    """Append keys of points with bounds from ``least`` to ``limit``, as bits; the nearest stay."""
     room = keys.shape[1] - 1
     for begin in range(0, len(bounds), LEAF):
         hits = np.uint32(0)
@@ -64,7 +52,7 @@ def _measure(
         for j in range(begin, begin + LEAF):
             if bounds[j] < least or bounds[j] > limit:
                 continue
-            sums[0] = squared_of_pair(rows, point, names[j], sums)
+            sums[0] = geometry.squared_of_pair(rows, point, names[j], sums)
             keys[0, held] = key_of(sums.view(np.uint32)[0], names[j])
             held += 1
             if held > room:

@@ -49,9 +49,8 @@ def solve_sampled(problem: Problem, over: Over | None = None) -> Medoids:
     near, total = served_by(layout, chosen)
     if over is not None and best.total < total:
         chosen, near = best.chosen, served_by(layout, best.chosen)[0]
-    solution = replace(
-        layout.solution(chosen, near, "sampled"), certified=0.0, swaps=swaps, finished=finished
-    )
+    solution = layout.solution(chosen, near, "sampled")
+    solution = replace(solution, certified=0.0, swaps=swaps, finished=finished)
     few = problem.k <= VERY_FEW and finished
     return polished(problem, solution, over, *POLISHED) if few else solution
 
@@ -82,10 +81,7 @@ def _rounds(problem: Problem, layout: Layout, best: Best) -> tuple[Places, int]:
 
 
 def spread_out(layout: Layout, k: int) -> Places:
-    """Mark k places: leaves of 64 get shares in proportion to the length of their diagonal.
-
-    Most learnt samples crowd around 0 in tiny leaves, where medoids save nothing.
-    """
+    """Mark k places by the diagonals of leaves of 64: of crowds of learnt samples around 0, few."""
     starts = np.arange(0, len(layout), LEAF)
     sizes = np.diff(np.append(starts, len(layout)))
     low = np.minimum.reduceat(layout.rows.left, starts, axis=0)
@@ -138,10 +134,7 @@ def _swapped(
 
 
 def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:
-    """Return new candidates: the best members of each cluster, then where the objective lies.
-
-    Those at equal steps along Σ_j w_j d_j in spatial order: k-means++ without chance.
-    """
+    """Return clusters' best members, and places at equal steps along Σ_j w_j d_j, as k-means++."""
     sizes = np.diff(order.begins)
     rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], sizes)
     candidates = chosen.copy()

@@ -15,16 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import (
-    FAR,
-    LEAF,
-    Floats,
-    Found,
-    Indices,
-    Ints,
-    Rows,
-    accumulate,
-)
+from fedcore.coreset.medoids import geometry
+from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Found, Indices, Ints, Rows
 
 Keys = NDArray[np.uint64]
 PART = 16  # points of a leaf that are passed over together if none is near
@@ -47,10 +39,7 @@ def key_of(bits: np.uint32, name: np.int32) -> np.uint64:
 
 @compiled
 def threshold(values: NDArray[np.unsignedinteger], wanted: int, slack: int) -> np.uint64:
-    """Return a number that ``wanted`` of ``values`` do not exceed, and at most ``slack`` more.
-
-    By bisection and vectorised counting, where quickselect would mispredict its branches.
-    """
+    """Return what ``wanted`` to + ``slack`` values do not exceed, with no branch to mispredict."""
     low: np.uint64 = values[0]
     high: np.uint64 = values[0]
     for i in range(len(values)):
@@ -213,7 +202,7 @@ def nearest_by_leaves(
         # away the next distances, begun in the meantime.
         for visitor in range(visiting):
             point = queries[visitors[visitor]]
-            accumulate(index.leaves, leaf, rows.left, point, reached[visitor])
+            geometry.accumulate(index.leaves, leaf, rows.left, point, reached[visitor])
         for visitor in range(visiting):
             q = visitors[visitor]
             bits = reached_bits[visitor]

@@ -75,12 +75,9 @@ def solve(
     if k >= len(points.first):
         return _all_distinct(points, k)
     if classes is not None:
-        present = len(np.unique(classes))
-        if k < present:
-            raise ValueError(
-                f"k must be at least the number of labels ({present}) if points are to be served "
-                f"by their own label, got {k}"
-            )
+        if k < (present := len(np.unique(classes))):
+            why = f"if points are to be served by their own label, got {k}"
+            raise ValueError(f"k must be at least the number of labels ({present}) {why}")
         classes = classes[points.first]
     begin = _start(points, k, start, classes)
     if path == "auto":
@@ -186,9 +183,8 @@ def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
 def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
     values = torch.as_tensor(labels)
     if values.shape != (count,):
-        raise ValueError(
-            f"labels must be one integer a point ({count} points), got shape {tuple(values.shape)}"
-        )
+        got = f"got shape {tuple(values.shape)}"
+        raise ValueError(f"labels must be one integer a point ({count} points), {got}")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(f"labels must be integers, got {values.dtype}")
     return values.cpu().numpy().astype(np.int64)
@@ -217,10 +213,8 @@ def _start(
     if start is not None:
         given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
         if len(given) and not 0 <= given.min() <= given.max() < len(points.group):
-            raise ValueError(
-                f"start must hold indices between 0 and {len(points.group) - 1}, "
-                f"got {given.min()} to {given.max()}"
-            )
+            last, got = len(points.group) - 1, f"{given.min()} to {given.max()}"
+            raise ValueError(f"start must hold indices between 0 and {last}, got {got}")
         wanted.insert(0, points.group[given])
     if classes is not None:
         wanted.insert(0, np.unique(classes, return_index=True)[1])

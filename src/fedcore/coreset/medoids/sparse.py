@@ -228,10 +228,7 @@ class Search:
         return swaps
 
     def _swap(self, least: float) -> int:
-        """Swap until a pass over all candidates changes nothing, or as good as that.
-
-        A swap far away may have made a medoid cheap for all: the last pass leaves nobody out.
-        """
+        """Swap until a last pass over all candidates, nobody left out, changes next to nothing."""
         state, reverse = self.state, self._reverse()
         count, swaps, first = len(state.chosen), 0, 0
         tries = count if self._best.over is None else STRIDE

@@ -95,9 +95,8 @@ def ways(firsts: Firsts) -> dict[str, list[Span]]:
         equal = groupby(mostly.get(client, "not drawn") for client in order)
         lengths = [(path, len(list(same))) for path, same in equal]
         ends = pairwise(accumulate((length for _, length in lengths), initial=0))
-        found[strategy_title(name)] = [
-            (way, *at) for (way, _), at in zip(lengths, ends, strict=True)
-        ]
+        pairs = zip(lengths, ends, strict=True)
+        found[strategy_title(name)] = [(way, *at) for (way, _), at in pairs]
     return found
 
 

@@ -81,8 +81,7 @@ def _table_two(levels: Sequence[Level], anchors: Mapping[Any, str]) -> dict[str,
                     cells.append(cell._replace(link=anchors.get(at, ""), notes=tuple(notes)))
                 rows.append([*start, Cell(f"ours: {variant}"), *cells])
     head = [Cell("Statistic"), Cell("Strategy"), Cell("Source")]
-    head += [
-        Cell(f"{known[b]['title']}, {s} %", notes=tuple(known[b]["notes"])) for b, s in columns
-    ]
+    named = ((f"{known[b]['title']}, {s} %", tuple(known[b]["notes"])) for b, s in columns)
+    head += [Cell(title, notes=notes) for title, notes in named]
     title = "Table 2: accuracy and time, the paper's and ours"
     return {"table-2": Grid(title, head, rows, 3)} if columns else {}

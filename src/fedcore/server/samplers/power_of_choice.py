@@ -2,23 +2,36 @@
 
 d candidates are drawn without replacement, client i with chance p_i = m_i / Σ m, and the K of
 largest loss take part. Biased on purpose: a larger d is faster and less fair. The loss is the mean
-of a client's last answer; who never answered comes first. (This is the authors' rpow-d. A draw has
-no model and cannot charge a forward pass, so their pow-d, which asks every candidate, is not here.)
+of a client's last answer, and who never answered comes first (the authors' rpow-d); or, ``fresh``,
+that of the model as it is, for which all candidates fetch it and pass their samples forward before
+the round begins (pow-d). That takes as long as the slowest of them, and is no part of its deadline.
+With answers outstanding, and in deployments, nobody is asked, and it is rpow-d.
 
 Source: Cho, Wang and Joshi, "Client Selection in Federated Learning", 2020 (arXiv 2010.01243).
 Defaults: d = 2 K; theirs go from 2 K to 10 K.
 """
+
+import math
 
 import numpy as np
 
 from fedcore.server.method import Cohort, Draw, Sampler
 from fedcore.server.samplers._answers import table
 from fedcore.sources.clients import ClientSizes
-from fedcore.types import LocalUpdate, Params
+from fedcore.types import ClientProfile, LocalUpdate, Params
 
 
-def build(*, candidates: int = 0) -> Sampler:
-    """``candidates`` is d, at least K; 0: 2 K."""
+def build(
+    *,
+    candidates: int = 0,
+    fresh: bool = False,
+    forward_price: float = 1 / 3,
+    model_bytes: int = 0,
+) -> Sampler:
+    """``candidates`` is d, at least K; 0: 2 K. A forward pass has its price in trained samples."""
+
+    def looking(one: ClientProfile) -> float:
+        return one.seconds(math.ceil(forward_price * one.num_samples), model_bytes, 0)
 
     def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
         """Keep the mean loss of everybody's last answer, and that there was one."""
@@ -32,6 +45,10 @@ def build(*, candidates: int = 0) -> Sampler:
         chances = asked.sizes.counts[idle] / max(1, asked.sizes.counts[idle].sum())
         drawn = asked.generator().choice(idle, size, replace=False, p=chances if size else None)
         losses, answered = table(asked.memory, "last", len(asked.sizes), 2).numpy()[drawn].T
+        if fresh and asked.ask is not None and size:
+            ids = [asked.sizes.ids[place] for place in drawn.tolist()]
+            longest = max(looking(asked.profiles[client]) for client in ids)
+            losses, answered = np.array(asked.ask(ids, longest)), np.ones(size)
         order = np.argsort(-np.where(answered, losses, np.inf), kind="stable")
         return asked.cohort(drawn[order][: asked.count].tolist())
 

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from fedcore.coreset.collect import head_gradients
+from fedcore.coreset.proxies import head_gradients
 from fedcore.task import Task
 
 
