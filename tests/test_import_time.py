@@ -9,22 +9,24 @@ from pathlib import Path
 import fedcore
 
 SOURCE = Path(__file__).parents[1] / "src"
-LIMIT = 0.3  # seconds beyond torch and NumPy, for every public name
+LIMIT = 0.3  # of what torch and NumPy take: 0.3 s where they take one, busy machine or not
 TRIES = 5
 LOOK = """
 import json, sys, time
+began = time.process_time()
 import numpy, torch
+unit = time.process_time() - began
 before, began = set(sys.modules), time.process_time()
 import fedcore
 for name in NAMES:
     getattr(fedcore, name)
-seconds = time.process_time() - began
-print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
+share = (time.process_time() - began) / unit
+print(json.dumps([share, sorted(set(sys.modules) - before)]))
 """
 
 
 def imported_beyond_torch(names):
-    """Seconds of the processor, for others work on this machine too; and which modules came."""
+    """Processor time as a share of torch's and NumPy's, and which modules came."""
     done = subprocess.run(
         [sys.executable, "-c", LOOK.replace("NAMES", repr(names))],
         capture_output=True,
@@ -36,12 +38,12 @@ def imported_beyond_torch(names):
     return json.loads(done.stdout)
 
 
-def test_all_public_names_take_under_a_third_of_a_second():
+def test_all_public_names_take_under_a_third_of_what_torch_takes():
     seen = []
     while len(seen) < TRIES and min(seen, default=LIMIT) >= LIMIT:
-        seconds, modules = imported_beyond_torch(fedcore.__all__)
+        share, modules = imported_beyond_torch(fedcore.__all__)
         assert "fedcore.sim.simulate" in modules
-        seen.append(seconds)
+        seen.append(share)
     assert min(seen) < LIMIT
 
 

@@ -89,22 +89,29 @@ class EpochByEpoch(LinearExecutor):
         self._first: dict[tuple[ClientId, int], Samples] = {}
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        from fedcore.client.executors.linear_kernel import train_linear
+        from fedcore.client.executors.linear_kernel import train_chain
 
         (assignment,) = assignments
         data = self._clients[assignment.client_id]
-        weight, bias = (params[name].numpy().copy() for name in self._names)
+        assert self._chain is not None
+        flat = torch.cat([value.flatten() for value in params.values()])
+        outputs, inputs = next(iter(params.values())).shape
+        w, weight, bias = flat.numpy(), flat[:-outputs].view(outputs, inputs), flat[-outputs:]
         x, y = data.x.flatten(1).numpy(), data.labels.numpy()
         rate = self._settings.learning_rate_at(assignment.base_version)
-        none = np.empty((0, 0), np.float32), np.empty(0, np.float32)
+        none = np.empty((0, 0), np.float32)
+        rule = w.copy(), np.empty(0, np.float32), none, np.array([rate, 0, 1, 0, 0, np.inf])
+        seen = none, none, np.empty(0, np.float32), np.zeros(2)
         steps = 0
-        for number, samples in enumerate(self._epochs(assignment, data, weight, bias)):
+        for number, samples in enumerate(
+            self._epochs(assignment, data, weight.numpy(), bias.numpy())
+        ):
             draws = stream(assignment.seed, *assignment.path("shuffle", number))
             tape = schedule(samples, 1, self._settings.batch_size, draws)
-            what = tape.index, tape.coefficient, rate, 0.0, 1.0, *none, 0, False
-            train_linear(weight, bias, x, y, *what)
+            own = x, y, tape.index, tape.coefficient
+            train_chain(w, self._chain, own, rule, (0, 0, 0), seen)
             steps += len(tape.index)
-        trained = zip(self._names, map(torch.from_numpy, (weight, bias)), strict=True)
+        trained = zip(params, (weight, bias), strict=True)
         return [LocalUpdate(assignment.client_id, dict(trained), len(data), steps=steps)]
 
     def _epochs(

@@ -13,45 +13,38 @@ log = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-NO_ORDER_CHANGED = ("contract", "nnan", "ninf", "nsz")
-
 
 def have_numba() -> bool:
     """Say whether compiled paths can run here; does not import numba."""
     return find_spec("numba") is not None
 
 
-def compiled(function: Function) -> Function:
-    """Compile ``function`` on its first call, without the interpreter lock, and keep the result.
-
-    Of the fast-math liberties only those are granted that cannot reorder a sum, or that concern
-    values we never have: a result does not depend on how a loop happened to be vectorised.
-    """
-    return _decorated(function, *NO_ORDER_CHANGED)
-
-
-def inlined(function: Function) -> Function:
-    """Compile ``function`` into those that call it: handing over arrays costs more than 64 sums."""
-    return _decorated(function, *NO_ORDER_CHANGED, forceinline=True)
-
-
-def compiled_training(function: Function) -> Function:
-    """Compile a training loop: sums may be reordered, once for all; NaN and infinity must show."""
-    return _decorated(function, "contract", "reassoc", "nsz")
-
-
-def _decorated(function: Function, *liberties: str, **more: Any) -> Function:
-    import numba
-
-    _announce_compiling()
+def _compiler(*liberties: str, **more: Any) -> Callable[[Function], Function]:
+    """Compile a function on its first call, without the interpreter lock, and keep the result."""
     more |= {"nogil": True, "error_model": "numpy", "fastmath": set(liberties)}
-    decorate = functools.partial(numba.njit, **more)
-    try:
-        return cast(Function, decorate(cache=True)(function))
-    except RuntimeError:  # neither here nor at home may anything be written, as in some containers
-        where = "there is no folder that may be written; set NUMBA_CACHE_DIR to one"
-        say_once(f"compiled code cannot be kept for the next time: {where}")
-        return cast(Function, decorate()(function))
+
+    def decorated(function: Function) -> Function:
+        import numba
+
+        _announce_compiling()
+        decorate = functools.partial(numba.njit, **more)
+        try:
+            return cast(Function, decorate(cache=True)(function))
+        except RuntimeError:  # nothing may be written here or at home, as in some containers
+            where = "there is no folder that may be written; set NUMBA_CACHE_DIR to one"
+            say_once(f"compiled code cannot be kept for the next time: {where}")
+            return cast(Function, decorate()(function))
+
+    return decorated
+
+
+# Of the fast-math liberties only those are granted that cannot reorder a sum, or that concern
+# values we never have: a result does not depend on how a loop happened to be vectorised.
+compiled = _compiler("contract", "nnan", "ninf", "nsz")
+# The same into those that call it: handing over arrays costs more than 64 sums.
+inlined = _compiler("contract", "nnan", "ninf", "nsz", forceinline=True)
+# Of training, sums may be reordered, once for all; NaN and infinity must show.
+compiled_training = _compiler("contract", "reassoc", "nsz")
 
 
 @functools.cache

@@ -6,15 +6,12 @@ may compute something else:
 * ``stacked_form(self) -> Form``: its forward pass over K clients, where ``vmap`` has no rule for
   it or is slow.
 * ``single_form(self) -> Form``: the same for K = 1 on a CPU, where it beats the module itself.
-* ``one_layer(self) -> OneLayer``: that it is a linear layer, for the compiled loop.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 Stack = Mapping[str, Tensor]
 
@@ -23,20 +20,6 @@ Stack = Mapping[str, Tensor]
 # It gives scores [K, B, C] and what entered the last layer, z [K, B, d]. Of one client alone,
 # the same without the axis K.
 Form = Callable[[Stack, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class OneLayer:
-    """A model that is one linear layer, with a sigmoid behind it or not."""
-
-    layer: nn.Linear
-    sigmoid: bool = False
-
-
-def brought(model: nn.Module, name: str) -> Any | None:
-    """The fast form called ``name`` that a model's own class brings, if it does."""
-    bring = vars(type(model)).get(name)
-    return None if bring is None else bring(model)
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

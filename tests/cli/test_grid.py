@@ -53,7 +53,7 @@ def test_two_strategies_of_one_name_are_refused(pair):
         ({"selector": "EMPTY"}, BadOption, r"selector file .* has no function 'select'"),
         ({"model": "EMPTY"}, BadOption, r"model file .* has no function 'build'"),
         ({"strategies": ("EMPTY",)}, BadOption, r"strategy file .* has no function 'build'"),
-        ({"executor": "compiled", "model": "OWN"}, BadOption, "executor 'compiled' trains models"),
+        ({"executor": "compiled", "model": "OWN"}, BadOption, "executor 'compiled' trains chains"),
         ({"data": {"clients": 0}}, BadOption, "clients must be at least 1"),
     ],
 )
@@ -65,7 +65,7 @@ def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(
     (tmp_path / "own.py").write_text(
         "from torch import nn\n"
         "def build(example, classes):\n"
-        "    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, classes))\n"
+        "    return nn.Sequential(nn.Linear(3, 4), nn.ELU(), nn.Linear(4, classes))\n"
     )
     files = {"EMPTY": str(tmp_path / "empty.py"), "OWN": str(tmp_path / "own.py")}
     given = {

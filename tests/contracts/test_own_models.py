@@ -93,6 +93,17 @@ class Tied(nn.Module):
         return self.last(torch.tanh(self.back(torch.tanh(self.first(x)))))
 
 
+class Perceptron(nn.Module):
+    """As most people write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.fc2(nn.functional.gelu(self.fc1(x.flatten(1))))
+
+
 def hooked():
     layer = nn.Linear(6, 3)
     layer.register_forward_hook(lambda module, entered, output: 2 * output)
@@ -125,11 +136,22 @@ def test_a_model_is_what_it_computes_not_what_it_is_called(model):
 
 
 @pytest.mark.parametrize(
-    ("model", "head"), [(WithSpare, "last"), (Tied, None), (with_parametrised_head, None)]
+    ("model", "head"),
+    [
+        (WithSpare, "last"),
+        (Tied, None),
+        (with_parametrised_head, None),
+        (Perceptron, None),
+        (Perceptron, "fc1"),
+    ],
 )
-@pytest.mark.parametrize("strategy", ["fedavg", "fedcore"])
+@pytest.mark.parametrize("strategy", ["fedavg", "fedcore", "scaffold"])
 def test_spare_tied_and_computed_weights(model, head, strategy):
     assert_same_by_all(model, head=head, strategy=strategy)
+
+
+def test_part_of_a_perceptron_is_trained_alike():
+    assert_same_by_all(Perceptron, strategy="timelyfl")
 
 
 def test_frozen_parameters_stay_as_they_are():

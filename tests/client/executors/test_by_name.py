@@ -21,11 +21,13 @@ def choose(name, model, client, **how):
 
 
 def network():
-    return nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
+    return nn.Sequential(nn.Linear(3, 2), nn.Softplus(), nn.Linear(2, 2))
 
 
 def test_auto_takes_the_fastest_that_fits(build_client):
+    chain = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
     assert isinstance(choose("auto", nn.Linear(3, 2), build_client()), LinearExecutor)
+    assert isinstance(choose("auto", chain, build_client()), LinearExecutor)
     assert isinstance(choose("auto", network(), build_client()), VectorisedExecutor)
 
 
@@ -33,21 +35,22 @@ def test_the_plain_loop_can_be_asked_for(build_client):
     assert isinstance(choose("sequential", nn.Linear(3, 2), build_client()), SequentialExecutor)
 
 
-def test_the_compiled_loop_is_refused_for_a_network(build_client):
+def test_the_compiled_loop_is_refused_for_what_is_no_chain(build_client):
     with pytest.raises(BadOption, match="use 'auto'"):
         choose("compiled", network(), build_client())
 
 
-@pytest.mark.parametrize(
-    "how", [{"momentum": 0.9}, {"adam": True}, {"weight_decay": 0.1}, {"clip_norm": 1.0}]
-)
-def test_what_the_compiled_loop_cannot_do_is_done_without_it_and_said_once(
-    build_client, caplog, how
-):
+@pytest.mark.parametrize("how", [{"momentum": 0.9}, {"weight_decay": 0.1}, {"clip_norm": 1.0}])
+def test_the_compiled_loop_knows_momentum_decay_and_clipping(build_client, how):
+    for name in ("auto", "compiled"):
+        assert isinstance(choose(name, nn.Linear(3, 2), build_client(), **how), LinearExecutor)
+
+
+def test_what_the_compiled_loop_cannot_do_is_done_without_it_and_said_once(build_client, caplog):
     say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         for name in ("auto", "compiled"):
-            found = choose(name, nn.Linear(3, 2), build_client(), **how)
+            found = choose(name, nn.Linear(3, 2), build_client(), adam=True)
             assert isinstance(found, VectorisedExecutor)
     assert len(caplog.records) == 1
 

@@ -9,7 +9,7 @@ import torch
 
 from fedcore.bundle import Bundle
 from fedcore.client.coresets import Clients
-from fedcore.client.executors.linear import LinearExecutor, one_layer_of
+from fedcore.client.executors.linear import LinearExecutor, chain_of
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.executors.stacked_model import bytes_of_a_step
 from fedcore.client.executors.vectorised import VectorisedExecutor
@@ -67,15 +67,14 @@ def choose_executor(
         return SequentialExecutor(task.on(device), clients, settings)
     if name == "auto" and is_streamed(clients):
         name = "sequential"
-    compiled = device.type == "cpu" and one_layer_of(task) is not None
+    asked = name in ("auto", "compiled") and device.type == "cpu"
+    compiled = asked and chain_of(task, clients) is not None
     if name == "compiled" and not compiled:
-        raise BadOption(
-            "executor 'compiled' trains models of one linear layer and needs numba; use 'auto'"
-        )
-    if compiled and name in ("auto", "compiled") and not settings.plain:
-        say_once("the compiled loop takes steps of plain SGD: clients are trained side by side")
-        name = "vectorised"
-    if name == "compiled" or (name == "auto" and compiled):
+        what = "executor 'compiled' trains chains of linear layers and activations"
+        raise BadOption(f"{what}, in float32 and with numba; use 'auto'")
+    if compiled and settings.adam:
+        say_once("the compiled loop has no Adam: clients are trained side by side")
+    elif compiled:
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":
         example = next(iter(clients.values()))

@@ -1,8 +1,11 @@
-"""The whole local training of a linear classifier as one compiled loop.
+"""The whole local training of a chain of linear layers as one compiled loop.
 
-The rule of ``client/step.py`` with a = xW' + b, p = softmax(a), dL/da = p - onehot(y) and dL/dW =
-(dL/da)' x; with s = sigmoid(a) in between, p = softmax(s), dL/da = (p - onehot(y)) s (1 - s).
+The rule of ``client/step.py`` with h_0 = x, a_l = W_l h_(l-1) + b_l, h_l = f_l(a_l), p =
+softmax(h_L), and dL/da_l = r_l: r_L = (p - onehot(y)) f_L'(a_L), r_(l-1) = W_l' r_l
+f_(l-1)'(a_(l-1)), dL/dW_l = r_l h_(l-1)', dL/db_l = r_l. Parameters are one vector, layer by layer.
 """
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,91 +13,161 @@ from numpy.typing import NDArray
 from fedcore.compiled import compiled_training
 
 Floats = NDArray[np.float32]
+Whole = NDArray[np.int64]
+Exact = NDArray[np.float64]
+Tape = tuple[Floats, Whole, Whole, Floats]  # x [m, d], y [m], index and coefficient [steps, B]
+Rule = tuple[Floats, Floats, Floats, Exact]  # w_r, shift, -d and u, and η, μ, s, ρ, λ, N
+Seen = tuple[Floats, Floats, Floats, Exact]  # dL/da, z and L of every sample; Σ L, Σ L²
+# Each W [C, d], b [C] or empty, kind and leak of f; of a batch h [B, C], and f'(a) or r [B, C]
+Layers = list[tuple[Floats, Floats, int, np.float32, Floats, Floats]]
+LEAKY, TANH, SIGMOID, SILU, GELU = range(5)
+ZERO, HALF, ONE = np.float32(0), np.float32(0.5), np.float32(1)
+ROOT, DENSITY = np.float32(math.sqrt(0.5)), np.float32(math.sqrt(0.5 / math.pi))
 
 
 @compiled_training
-def _residual(
-    weight: Floats, bias: Floats, row: Floats, label: int, sigmoid: bool, residual: Floats
-) -> tuple[np.float32, np.float32]:
-    """Write dL/da of one sample into ``residual`` [C]; gives u, v of its loss log(v) - u."""
-    classes, features = weight.shape
-    for c in range(classes):
-        score = bias[c]
-        for f in range(features):
-            score += weight[c, f] * row[f]
-        residual[c] = np.float32(1) / (np.float32(1) + np.exp(-score)) if sigmoid else score
-    slopes = residual * (np.float32(1) - residual) if sigmoid else np.ones_like(residual)
-    top = residual.max()
-    own: np.float32 = residual[label] - top
-    mass = np.float32(0)
-    for c in range(classes):
-        residual[c] = np.exp(residual[c] - top)
-        mass += residual[c]
-    for c in range(classes):
-        hit = np.float32(1) if c == label else np.float32(0)
-        residual[c] = (residual[c] / mass - hit) * slopes[c]
-    return own, mass
+def _activated(kind: int, a: np.float32) -> tuple[np.float32, np.float32]:
+    """f(a) and f'(a)."""
+    if kind == GELU:
+        below = HALF + HALF * np.float32(math.erf(ROOT * a))
+        return a * below, below + a * DENSITY * np.exp(-HALF * a * a)
+    s = ONE / (ONE + np.exp(-(a + a if kind == TANH else a)))
+    slope = s * (ONE - s)
+    if kind == SIGMOID:
+        return s, slope
+    return (s + s - ONE, np.float32(4) * slope) if kind == TANH else (a * s, s + a * slope)
 
 
 @compiled_training
-def _pull(
-    weight: Floats, bias: Floats, to_weight: Floats, to_bias: Floats, share: np.float32
+def _layers(flat: Floats, chain: Floats, batch: int) -> Layers:
+    """Views of ``flat``, and room for a batch."""
+    layers, at = [], 0
+    for k in range(len(chain)):
+        inputs, outputs = int(chain[k, 0]), int(chain[k, 1])
+        end, room = at + inputs * outputs, np.empty((2, batch, outputs), np.float32)
+        weight, bias = flat[at:end].reshape(outputs, inputs), flat[end : end + int(chain[k, 2])]
+        layers.append((weight, bias, int(chain[k, 3]), chain[k, 4], room[0], room[1]))
+        at = end + len(bias)
+    return layers
+
+
+@compiled_training
+def _forward(layers: Layers, x: Floats, chosen: Whole) -> None:
+    """h and f'(a) of every layer."""
+    for k in range(len(layers)):
+        weight, bias, kind, leak, units, slopes = layers[k]
+        rows = layers[k - 1][4] if k else x
+        for j in range(len(chosen)):
+            row = rows[j if k else chosen[j]]
+            for c in range(weight.shape[0]):
+                score = bias[c] if len(bias) else ZERO
+                for f in range(weight.shape[1]):
+                    score += weight[c, f] * row[f]
+                units[j, c] = score
+            for c in range(weight.shape[0] * (kind == LEAKY)):  # apart: so it is vectorised
+                slopes[j, c] = leak if units[j, c] <= 0 else ONE
+                units[j, c] *= slopes[j, c]
+            for c in range(weight.shape[0] * (kind != LEAKY)):
+                units[j, c], slopes[j, c] = _activated(kind, units[j, c])
+
+
+@compiled_training
+def _residuals(
+    layers: Layers, tape: Tape, step: int, count: int, scaled: np.float32, seen: Seen
 ) -> None:
-    """Move a share of the way towards the anchor."""
-    classes, features = weight.shape
-    for c in range(classes):
-        bias[c] -= share * (bias[c] - to_bias[c])
-        for f in range(features):
-            weight[c, f] -= share * (weight[c, f] - to_weight[c, f])
+    """r of the last layer, times ``scaled`` and coefficients; before that, note all ``seen``."""
+    (x, y, index, coefficient), (_, _, _, _, units, slopes) = tape, layers[-1]
+    for j in range(count):
+        sample, scores, residual = index[step, j], units[j], slopes[j]
+        label, top, mass, share = y[sample], scores.max(), ZERO, scaled * coefficient[step, j]
+        own = scores[label] - top
+        for c in range(len(scores)):
+            scores[c] = np.exp(scores[c] - top)
+            mass += scores[c]
+        for c in range(len(scores)):
+            residual[c] = (scores[c] / mass - (ONE if c == label else ZERO)) * residual[c]
+        if len(seen[3]):
+            loss = np.log(np.float64(mass)) - np.float64(own)
+            seen[3][0] += loss
+            seen[3][1] += loss * loss
+            if len(seen[2]):
+                seen[0][sample], seen[2][sample] = residual, loss
+                seen[1][sample] = layers[-2][4][j] if len(layers) > 1 else x[sample]
+        for c in range(len(scores)):
+            residual[c] *= share
 
 
 @compiled_training
-def train_linear(
-    weight: Floats,
-    bias: Floats,
-    x: Floats,
-    y: NDArray[np.int64],
-    index: NDArray[np.int64],
-    coefficient: Floats,
-    learning_rate: float,
-    prox_mu: float,
-    scale: float,
-    shift_weight: Floats,
-    shift_bias: Floats,
-    first_epoch: int,
-    sigmoid: bool,
-) -> tuple[float, float]:
-    """Walk tapes, moving ``weight`` and ``bias``; gives Σ L, Σ L² of ``first_epoch`` steps."""
-    classes, features = weight.shape
-    steps, batch = index.shape
-    rate, pull = np.float32(learning_rate), np.float32(learning_rate * prox_mu)
-    scaled = np.float32(learning_rate * scale)
-    anchor_weight, anchor_bias = weight.copy(), bias.copy()
-    residuals = np.empty((batch, classes), np.float32)
-    loss_sum, loss_square_sum = 0.0, 0.0
-    for step in range(steps):
-        # All residuals of a batch are known before any weight moves.
-        for j in range(batch):
-            if coefficient[step, j] > 0:
-                sample = index[step, j]
-                own, mass = _residual(weight, bias, x[sample], y[sample], sigmoid, residuals[j])
-                if step < first_epoch:
-                    loss = np.log(np.float64(mass)) - np.float64(own)
-                    loss_sum += loss
-                    loss_square_sum += loss * loss
-        # Padding stands at the end of a batch: a step that begins with it is no step at all.
-        if coefficient[step, 0] > 0:
-            if pull > 0:
-                _pull(weight, bias, anchor_weight, anchor_bias, pull)
-            if shift_bias.size > 0:
-                weight -= rate * shift_weight
-                bias -= rate * shift_bias
-        for j in range(batch):
-            if coefficient[step, j] > 0:
-                row = x[index[step, j]]
-                for c in range(classes):
-                    move = scaled * coefficient[step, j] * residuals[j, c]
-                    bias[c] -= move
-                    for f in range(features):
-                        weight[c, f] -= move * row[f]
-    return loss_sum, loss_square_sum
+def _move(layers: Layers, targets: Layers, x: Floats, chosen: Whole, first: int) -> None:
+    """Down to layer ``first``: r of the layer below, then W ← W - Σ r h' and b ← b - Σ r."""
+    for k in range(len(layers) - 1, first - 1, -1):
+        weight, moves, rows = layers[k][0], layers[k][5], layers[k - 1][4] if k else x
+        for j in range(len(chosen) * (k > first)):
+            carry, slopes = targets[k - 1][4][j], layers[k - 1][5][j]
+            carry[:] = 0
+            for c in range(weight.shape[0]):
+                move = moves[j, c]
+                for f in range(weight.shape[1]):
+                    carry[f] += move * weight[c, f]
+            for f in range(weight.shape[1]):
+                slopes[f] *= carry[f]
+        weight, bias = targets[k][0], targets[k][1]
+        for j in range(len(chosen)):
+            row = rows[j if k else chosen[j]]
+            for c in range(weight.shape[0]):
+                move = moves[j, c]
+                for f in range(weight.shape[1]):
+                    weight[c, f] -= move * row[f]
+            for c in range(len(bias)):
+                bias[c] -= moves[j, c]
+
+
+@compiled_training
+def _optimise(w: Floats, d: Floats, u: Floats, start: Floats, numbers: Exact) -> None:
+    """u ← ρ u + λ w + clip(μ (w - w_r) - d), w ← w - η u, d ← 0."""
+    pull, keep, shrink = np.float32(numbers[1]), np.float32(numbers[3]), np.float32(numbers[4])
+    rate, squares = np.float32(numbers[0]), 0.0
+    for i in range(len(d)):
+        d[i] -= pull * (w[i] - start[i])
+        squares += d[i] * d[i]
+    share = np.float32(min(1.0, numbers[5] / (math.sqrt(squares) + 1e-6)))
+    for i in range(len(d)):
+        u[i] = keep * u[i] + shrink * w[i] - share * d[i]
+        w[i] -= rate * u[i]
+        d[i] = 0
+
+
+@compiled_training
+def train_chain(
+    w: Floats, chain: Floats, tape: Tape, rule: Rule, counts: tuple[int, int, int], seen: Seen
+) -> None:
+    """Walk a tape, moving ``w``; several layers with a pull or a shift need room for d.
+
+    ``counts``: steps whose losses are noted, layers and parameters that stay. No room for d and u:
+    opt(d) = d; none for L of every sample: only the sums are noted.
+    """
+    (x, _, index, coefficient), (anchor, shift, memory, numbers) = tape, rule
+    first_epoch, first, begin = counts
+    plain, nowhere = len(memory) == 0, (seen[0], seen[1], seen[2], seen[3][:0])
+    into, gain = (w, numbers[0]) if plain else (memory[0], 1.0)
+    pull, scaled = np.float32(gain * numbers[1]), np.float32(gain * numbers[2])
+    trained, to, start = w[begin:], into[begin:], anchor[begin:]
+    added = np.float32(gain) * shift[begin:]
+    layers, targets = _layers(w, chain, index.shape[1]), _layers(into, chain, index.shape[1])
+    for step in range(len(index)):
+        count = 0
+        while count < index.shape[1] and coefficient[step, count] > 0:  # the rest is padding
+            count += 1
+        if count == 0:
+            continue
+        chosen = index[step, :count]
+        _forward(layers, x, chosen)
+        _residuals(layers, tape, step, count, scaled, seen if step < first_epoch else nowhere)
+        if plain and pull > 0:
+            for i in range(len(trained)):
+                trained[i] -= pull * (trained[i] - start[i])
+        for i in range(len(added)):
+            to[i] -= added[i]
+        _move(layers, targets, x, chosen, first)
+        if not plain:
+            _optimise(trained, to, memory[1][begin:], start, numbers)

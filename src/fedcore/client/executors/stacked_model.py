@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcore.client.step import Batch, StepRule, stacked_step
-from fedcore.stacked import Form, Stack, brought
+from fedcore.stacked import Form, Stack
 from fedcore.task import Task, has_hooks
 from fedcore.types import ClientData, Params
 
@@ -34,8 +34,9 @@ def form_of(task: Task) -> Form:
 
 def _own(task: Task, name: str) -> Form | None:
     """A form that the model's class brings; hooks and frozen parameters are not in it."""
+    bring = vars(type(task.model)).get(name)
     plain = not has_hooks(task.model) and not task.frozen_params()
-    return brought(task.model, name) if plain else None
+    return bring(task.model) if bring is not None and plain else None
 
 
 def by_module(task: Task) -> Form:

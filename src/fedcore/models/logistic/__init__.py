@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fedcore.stacked import Form, OneLayer, Stack, affine
+from fedcore.stacked import Form, Stack, affine
 
 
 class LinearClassifier(nn.Module):
@@ -19,10 +19,6 @@ class LinearClassifier(nn.Module):
         """Class scores [batch, classes]."""
         scores: Tensor = self.linear(x.flatten(1))
         return torch.sigmoid(scores) if self.sigmoid else scores
-
-    def one_layer(self) -> OneLayer:
-        """What the compiled loop has to know."""
-        return OneLayer(self.linear, self.sigmoid)
 
     def stacked_form(self) -> Form:
         """The classifiers of many clients as one batched matrix product."""
