@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from fedcore.coreset.collect import head_gradients
 from torch import Tensor, nn
 from torch.nn import functional
 
 import fedcore
 from fedcore.bundle import Bundle
 from fedcore.client.step import Batch, StepRule, step
-from fedcore.coreset.proxies import space_of
+from fedcore.coreset.proxies import head_gradients, space_of
 from fedcore.errors import BadOption
 from fedcore.losses import cross_entropy, loss_of
 from fedcore.task import Task, Terms

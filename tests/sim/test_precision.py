@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from fedcore.coreset.collect import head_gradients
 from torch import nn
 
 import fedcore
+from fedcore.coreset.proxies import head_gradients
 from fedcore.errors import BadOption
 from fedcore.task import Task, Terms
 

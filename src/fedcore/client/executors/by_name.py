@@ -58,20 +58,16 @@ def choose_executor(
         from fedcore.client.executors.remote import RayExecutor
 
         return RayExecutor(task, clients, settings, threads, device)
-    # What fast paths do not know: losses, statistics, precisions and inputs of other kinds
-    if task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle):
-        if name == "compiled":
-            kinds = "cross-entropy, one class a sample, one tensor of inputs, float32"
-            raise BadOption(f"executor 'compiled' is for {kinds}; use 'auto'")
-        if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-            raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
-        return SequentialExecutor(task.on(device), clients, settings)
-    if name == "auto" and is_streamed(clients):
+    if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
+    # Fast paths know no other losses, statistics, precisions or inputs, and read no batches.
+    other = task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle)
+    if (other and name != "compiled") or (name == "auto" and is_streamed(clients)):
         name = "sequential"
-    asked = name in ("auto", "compiled") and device.type == "cpu"
+    asked = name in ("auto", "compiled") and device.type == "cpu" and not other
     chain = chain_of(task, clients) if asked else None
     if name == "compiled" and chain is None:
-        what = "executor 'compiled' trains chains of linear layers and activations"
+        what = "executor 'compiled' trains chains of linear layers and activations by cross-entropy"
         raise BadOption(f"{what}, in float32 and with numba; use 'auto'")
     products = settings.batch_size * sum(value.numel() for value in task.model.parameters())
     if chain is not None and settings.adam:
