@@ -62,5 +62,5 @@ def test_files_in_code_exist(page):
 def test_the_layers_of_the_page_are_those_of_the_test():
     layers = runpy.run_path(str(ROOT / "tests" / "test_architecture.py"))["LAYERS"]
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rows = re.findall(r"^ (\d)   ([a-z_ ]+)$", text, flags=re.M)
-    assert {name: int(level) for level, names in rows for name in names.split()} == layers
+    rows = re.findall(r"^ (\d(?:\.5)?) +([a-z_ ]+)$", text, flags=re.M)
+    assert {name: float(level) for level, names in rows for name in names.split()} == layers
