@@ -11,11 +11,12 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A package imports lower layers and itself, never a neighbour or a higher one.
 LAYERS = {
-    **dict.fromkeys(("types", "errors", "version"), 0),
+    **dict.fromkeys(("types", "errors", "version", "bundle"), 0),
     **dict.fromkeys(
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
-    **dict.fromkeys(("arrays", "threads", "rates"), 1),
+    **dict.fromkeys(("arrays", "threads", "rates", "trial"), 1),
+    "losses": 1.5,
     **dict.fromkeys(("history", "compression"), 2),
     **dict.fromkeys(("coreset", "sources"), 2),
     **dict.fromkeys(("server", "datasets", "models"), 3),

@@ -24,7 +24,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
 BLOCKS = re.findall(r"```\n(fedcore.*?)```", PAGE, flags=re.S)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
 QUICK = "--rounds 1 --epochs 1 --batch-size 16 --strategies tempo --stragglers 30"
-QUICK += " --evaluate-samples 50 --clients-per-round 2"
+QUICK += " --evaluate-samples 50 --clients-per-round 2 --no-plots"
 
 
 def run(snippet):

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import torch
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
@@ -29,3 +31,16 @@ def test_every_linked_file_exists():
     root = Path(__file__).parents[1]
     for target in re.findall(r"\]\(((?!http)[^)]+)\)", README):
         assert (root / target).exists(), target
+
+
+def test_the_page_on_own_models_runs(capsys):
+    page = (Path(__file__).parents[1] / "docs" / "own-model.md").read_text()
+    losses, inputs, norms = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    torch.manual_seed(0)
+    exec(compile(losses, "own-model.md", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.match(r"None \{'r2': [\d.-]+, 'mae': [\d.]+\}", first)
+    assert second == "30 300.0"
+    exec(compile(inputs, "own-model.md", "exec"), {})
+    assert 0 <= float(capsys.readouterr().out) <= 1
+    exec(compile(norms, "own-model.md", "exec"), {})

@@ -3,10 +3,9 @@
     python -m benchmarks.theory [--parts 10,30,50] [--l2 0.01] [--out FOLDER]
     python -m benchmarks.theory --page [--out FOLDER]
 
-A part is a deadline, named by the percentage of clients that miss it, or, below 1, by its length in
-the deadline of 30 %. Each has a file of its own in FOLDER (``runs/theory``); one that is there is
-left alone, so pieces may run side by side. ``--page`` condenses them, and what FOLDER lacks of the
-results that there are, into ``benchmarks/results/theory.json`` and ``.md``, and draws
+A part is a deadline, named by the percentage of clients that miss it. Each has a file of its own
+in FOLDER (``runs/theory``); one that is there is left alone, so pieces may run side by side.
+``--page`` condenses them into ``benchmarks/results/theory.json`` and ``.md``, and draws
 ``docs/images/theory.png``. Torch and NumPy alone, but for the picture.
 """
 
@@ -32,7 +31,7 @@ from fedcore.sources.benchmark import find  # noqa: E402
 from fedcore.sources.clients import sizes_of  # noqa: E402
 from fedcore.theory import Bound, Problem, bound, logistic  # noqa: E402
 
-PARTS = (4, 10, 20, 30, 40, 50, 60, 70, 80, 90, 0.05, 0.025)
+PARTS = (4, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 USUAL = 30  # per cent whose deadline is the unit of time
 TIME = 10.0  # in that unit: what every deadline has
 PATHS = 3
@@ -40,11 +39,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "theory"
 
 
 def world(level: float, l2: float) -> tuple[Problem, Fleet, Experiment]:
-    """Synthetic(1, 1) with a fleet whose deadline ``level`` per cent miss, or is as it says."""
+    """Synthetic(1, 1) with a fleet whose deadline ``level`` per cent miss."""
     asked = {"benchmark": "synthetic-1-1", "stragglers": level}
-    if level < 1:
-        asked["deadline"] = level * world(USUAL, l2)[1].deadline
-        del asked["stragglers"]
     experiment = resolve(asked, lambda name, preset: find(name).hyperparameters(preset))
     data = find(experiment.benchmark).load(seed=0, data_dir=None, options={}).clients
     fleet = fleet_of(sizes_of(data), experiment, RunKey("", "", level, 0))
@@ -94,9 +90,9 @@ def run_part(level: float, l2: float, out: Path) -> None:
     found = bound(problem, speeds, fleet.deadline, rounds=rounds, **of)
     row = row_of(found, fleet.deadline / unit)
     row["sizes"] = [len(part.inputs) for part in problem.clients]
-    row["stragglers"], row["l2"] = fleet.stragglers, l2
+    row["stragglers"], row["l2"] = level, l2
     path.write_text(json.dumps(row))
-    print(f"{level:g}: {rounds} rounds in {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"{level:g} %: {rounds} rounds in {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def advised() -> float:

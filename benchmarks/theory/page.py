@@ -17,18 +17,11 @@ TITLES = (
 )
 
 
-def rows_of(folder: Path, before: Path) -> dict[float, list[Row]]:
-    """Rows by l2, the tightest deadline first, with both bounds on the loss.
-
-    Those of a deadline that only the results ``before`` have are taken from there.
-    """
-    old = json.loads(before.read_text()).values() if before.exists() else ()
-    every = {(row["l2"], f"{row['deadline']:.4g}"): row for rows in old for row in rows}
-    for path in folder.glob("l2-*.json"):
-        new = json.loads(path.read_text())
-        every[new["l2"], f"{new['deadline']:.4g}"] = new
+def rows_of(folder: Path) -> dict[float, list[Row]]:
+    """Rows by l2, the tightest deadline first, with both bounds on the loss."""
     found: dict[float, list[Row]] = {}
-    for row in every.values():
+    for path in folder.glob("l2-*.json"):
+        row = json.loads(path.read_text())
         of = Constants(**row["constants"])
         row["bound"] = float(of.loss_bound(of.epochs * row["rounds"]))
         row["recursion"] = of.smoothness / 2 * of.recursion(row["rounds"])[-1]
@@ -50,7 +43,7 @@ def table(rows: list[Row], advised: float) -> str:
         coresets = f"{len(shares(row))} | {100 * statistics.median(shares(row)):.1f} %"
         bounds = f"{row['bound']:.3g} | {row['recursion']:.3g} | {row['loss']:.4f}"
         known = f"{row['deadline']:.3g} | {coresets} | {row['error']:.3f} | {row['rounds']}"
-        lines.append(f"| {row['stragglers']:.3g} % | {known} | {bounds} |")
+        lines.append(f"| {row['stragglers']:g} % | {known} | {bounds} |")
     names = {
         "loss": "the loss measured",
         "bound": "the corrected bound",
@@ -93,7 +86,7 @@ def draw(found: dict[float, list[Row]], path: Path, advised: float) -> None:
 
 def write_page(folder: Path, results: Path, picture: Path, advised: float) -> None:
     """Results as JSON, as Markdown and as a picture."""
-    found = rows_of(folder, results.with_suffix(".json"))
+    found = rows_of(folder)
     kept = {str(l2): [short(row) for row in rows] for l2, rows in found.items()}
     results.with_suffix(".json").write_text(json.dumps(kept) + "\n")
     parts = [f"## l2 = {l2:g}\n\n{table(rows, advised)}\n" for l2, rows in found.items()]

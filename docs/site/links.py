@@ -15,10 +15,12 @@ from urllib.parse import urldefrag
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 from pygments.formatters import HtmlFormatter
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(`{3,}).*?^\1`*$", re.M | re.S)
+CODE = "assets/code-{}.css"
 STYLES = {"light": "default", "dark": "github-dark"}  # of code, by the theme's two modes
 LANGUAGES = {".py": "python", ".toml": "toml", ".csv": "text", ".json": "json"}
 HOME, TUTORIAL = "README.md", "examples/tutorial.ipynb"
@@ -71,13 +73,25 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "".join([*pieces, LINK.sub(turned, markdown[end:])])
 
 
-def on_post_build(config: MkDocsConfig) -> None:
-    """Write the colours of code, which mkdocs would fetch with a script from elsewhere."""
-    rules = [
-        HtmlFormatter(style=style).get_style_defs(f"[data-bs-theme={mode}] .highlight")
-        for mode, style in STYLES.items()
+def on_page_content(html: str, **_: Any) -> str:
+    """Let those who use the keyboard scroll what is wider than the page."""
+    return re.sub(r"<(pre|table)>", r'<\1 tabindex="0">', html)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the colours of code, which the theme switches with the mode and would fetch."""
+    links = [
+        f'<link id="hljs-{mode}" rel="stylesheet" href="{get_relative_url(place, page.url)}">'
+        for mode, place in ((mode, CODE.format(mode)) for mode in STYLES)
     ]
-    (Path(config.site_dir) / "assets" / "code.css").write_text("\n".join(rules), "utf-8")
+    return output.replace("</head>", "".join([*links, "</head>"]), 1)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write these colours."""
+    for mode, style in STYLES.items():
+        rules = HtmlFormatter(style=style).get_style_defs(".highlight")
+        (Path(config.site_dir) / CODE.format(mode)).write_text(rules, "utf-8")
 
 
 def _without_code(text: str) -> str:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
+from fedcore.bundle import Bundle, Inputs, parts_of
 from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData
 
 Pair = tuple[Any, Any]  # inputs and labels
-Batch = tuple[Tensor, Tensor]  # the same
+Batch = tuple[Inputs, Tensor]  # the same
 FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
 # What to do about labels that are no numbers.
 NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
@@ -75,43 +76,72 @@ def as_positions(name: str, values: Any, count: int) -> Tensor:
     return found
 
 
-def as_samples(owner: str, given: ClientData | Pair, floating: torch.dtype) -> ClientData:
-    """The same samples as tensors: inputs with a fraction as ``floating``, labels as int64."""
+def as_inputs(name: str, values: Any, floating: torch.dtype) -> Inputs:
+    """A tensor with a row a sample; or a Bundle of a dict, or of a tuple of arrays."""
+    if isinstance(values, Bundle):
+        values = values.parts
+    elif isinstance(values, tuple) and {type(part) for part in values} <= {Tensor, np.ndarray}:
+        values = dict(enumerate(values))
+    if not isinstance(values, Mapping):
+        found = as_tensor(name, values)
+        if found.ndim == 0:
+            raise BadData(f"{name} must have a row for every sample, got a single number")
+        return found.to(floating) if found.is_floating_point() else found
+    parts = {key: as_inputs(f"{key!r} in {name}", part, floating) for key, part in values.items()}
+    rows = {key: len(part) for key, part in parts.items() if isinstance(part, Tensor)}
+    if len(set(rows.values())) != 1 or len(rows) < len(parts):
+        raise BadData(f"{name} must be arrays with a row for every sample each, got {rows}")
+    return Bundle(parts)
+
+
+def as_targets(name: str, values: Any, floating: torch.dtype) -> Any:
+    """What a loss of any kind takes: finite numbers as ``floating``, whole ones as int64."""
+    found = as_inputs(name, values, floating)
+    if isinstance(found, Bundle) or not bool(torch.isfinite(found).all()):
+        raise BadData(f"{name} must be one array of finite numbers; clean or drop the others")
+    return found if found.is_floating_point() else found.long()
+
+
+def as_samples(
+    owner: str, given: ClientData | Pair, floating: torch.dtype, *, classes: bool = True
+) -> ClientData:
+    """The same as tensors, fractions as ``floating``; labels as int64, or targets of any kind."""
     rows = given.rows if isinstance(given, ClientData) else None
     pair = (given.x, given.y) if isinstance(given, ClientData) else given
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise BadData(f"{owner} must be a pair (inputs, labels) of arrays, got {_describe(pair)}")
-    x = as_tensor(f"inputs of {owner}", pair[0])
-    if x.ndim == 0:
-        raise BadData(f"inputs of {owner} must have a row for every sample, got a single number")
-    y = as_labels(f"labels of {owner}", pair[1])
+    x = as_inputs(f"inputs of {owner}", pair[0], floating)
+    named = f"labels of {owner}", pair[1]
+    y = as_labels(*named) if classes else as_targets(*named, floating)
     if len(x) != len(y):
         raise BadData(f"{owner} has {len(x)} inputs but {len(y)} labels; each needs one")
-    x = x.to(floating) if x.is_floating_point() else x
     rows = None if rows is None else as_positions(f"rows of {owner}", rows, len(y))
     return ClientData(x, y, rows)
 
 
-def check_alike(owner: str, inputs: Tensor, first_owner: str, first: Tensor) -> None:
+def check_alike(owner: str, inputs: Inputs, first_owner: str, first: Inputs) -> None:
     """Refuse inputs of another sample shape or type than the ``first``, naming their owner."""
-    if inputs.shape[1:] != first.shape[1:] or inputs.dtype != first.dtype:
+    if _kind(inputs) != _kind(first):
         others = f"but {first_owner} of {_kind(first)}; all need the same"
         raise BadData(f"{owner} has inputs of {_kind(inputs)}, {others}")
 
 
-def batches(dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
-    """Inputs and int64 labels of all samples of ``FORMS``, in order; fractions become ``dtype``."""
+def batches(
+    dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32, *, classes: bool = True
+) -> Iterator[Batch]:
+    """Inputs and labels of all samples of ``FORMS``, in order; fractions become ``dtype``."""
     seen = 0
-    for batch in _raw(dataset, batch_size, dtype):
+    for batch in _raw(dataset, batch_size, dtype, classes=classes):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise BadData(f"dataset must give pairs (input, label), got {_describe(batch)}")
-        x, y = as_tensor("inputs", batch[0]), as_labels("labels", batch[1])
-        if x.ndim == 0 or len(x) != len(y):
-            what = f"dataset has a batch with inputs of shape {tuple(x.shape)} but {len(y)} labels"
+        x = as_inputs("inputs", batch[0], dtype)
+        y = as_labels("labels", batch[1]) if classes else as_targets("labels", batch[1], dtype)
+        if len(x) != len(y):
+            shapes = " and ".join(str(tuple(part.shape)) for part in parts_of(x).values())
+            what = f"dataset has a batch with inputs of shape {shapes} but {len(y)} labels"
             raise BadData(f"{what}; each input needs one")
-        if x.is_floating_point():
-            x = x.to(dtype)
-            broken = (~torch.isfinite(x)).nonzero()
+        for part in parts_of(x).values():
+            broken = (~torch.isfinite(part)).nonzero()
             if len(broken):
                 sample = seen + int(broken[0, 0])
                 raise BadData(f"inputs must be finite {dtype} numbers, but sample {sample} is not")
@@ -122,7 +152,7 @@ def batches(dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32) -
         raise BadData("dataset must hold at least one sample, got none")
 
 
-def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
+def _raw(dataset: Any, batch_size: int, dtype: torch.dtype, *, classes: bool) -> Iterator[Any]:
     """Batches as they come, not all of them checked."""
     arrays = isinstance(dataset, list) and {type(part) for part in dataset} <= {Tensor, np.ndarray}
     pair = isinstance(dataset, tuple) or (arrays and dataset)
@@ -131,7 +161,7 @@ def _raw(dataset: Any, batch_size: int, dtype: torch.dtype) -> Iterator[Any]:
     if refused or (pair and len(dataset) != 2) or not (items or isinstance(dataset, Iterable)):
         raise BadData(f"dataset must be {FORMS}, got {_describe(dataset)}")
     if pair:
-        data = as_samples("the dataset", dataset, dtype)
+        data = as_samples("the dataset", dataset, dtype, classes=classes)
         for start in range(0, len(data), batch_size):
             yield data.take(slice(start, start + batch_size))
         return
@@ -163,8 +193,10 @@ def _check_loader(loader: DataLoader[Any]) -> None:
         raise BadOption(f"{must}, {got}, or a loader with drop_last=False")
 
 
-def _kind(inputs: Tensor) -> str:
-    return f"shape {list(inputs.shape[1:])} and type {str(inputs.dtype).removeprefix('torch.')}"
+def _kind(inputs: Inputs) -> str:
+    kinds = [f"shape {list(x.shape[1:])} and type {x.dtype}" for x in parts_of(inputs).values()]
+    names = [f"{name!r} of " if isinstance(inputs, Bundle) else "" for name in parts_of(inputs)]
+    return ", ".join(map("".join, zip(names, kinds, strict=True))).replace("torch.", "")
 
 
 def _describe(value: Any) -> str:

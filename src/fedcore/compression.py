@@ -7,7 +7,7 @@ A client keeps what it has not sent, e, so that nothing is lost for good. Of its
 Top-k sends the ⌈f d⌉ of d coordinates that are largest in |u_j|; 8 bits are round(u_j / s) with
 s = max |u_j| / 127 over each ``BLOCK`` of what is sent. Models travel to clients whole.
 
-Sources: Stich et al., Sparsified SGD with Memory, NeurIPS 2018; Karimireddy et al., ICML 2019.
+Source: Stich et al., Sparsified SGD with Memory, NeurIPS 2018.
 """
 
 import functools
@@ -35,24 +35,24 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """C: a share of the coordinates, in 32 bits each or in 8."""
+    """C: a share f of the coordinates, in 32 bits each or in 8."""
 
     share: float = 1.0
     eight_bits: bool = False
 
     def pack(self, moves: Tensor) -> Packed:
         """C(u) of moves [d]."""
-        values, indices = moves.float(), torch.empty(0, dtype=torch.int32)
+        values, chosen = moves.float(), torch.empty(0)
         if self.share < 1:
-            count = math.ceil(self.share * len(values))
-            chosen = values.abs().topk(count).indices.sort().values
-            values, indices = values[chosen], chosen.int()
+            largest = values.abs().topk(math.ceil(self.share * len(values)))
+            chosen = largest.indices.sort().values
+            values = values[chosen]
         if not self.eight_bits:
-            return Packed(indices, values, values[:0])
+            return Packed(chosen.int(), values, values[:0])
         blocks = torch.nn.functional.pad(values, (0, -len(values) % BLOCK)).reshape(-1, BLOCK)
         scales = blocks.abs().amax(1) / 127
         whole = (blocks / scales.where(scales != 0, 1.0)[:, None]).round().to(torch.int8)
-        return Packed(indices, whole.reshape(-1)[: len(values)], scales)
+        return Packed(chosen.int(), whole.reshape(-1)[: len(values)], scales)
 
     def unpack(self, packed: Packed, size: int) -> Tensor:
         """C(u) as moves [d] again."""
@@ -81,21 +81,19 @@ class Compression:
 
 def read(name: str, text: str) -> Compression | None:
     """What ``topk:0.01``, ``8bit`` or ``topk:0.01+8bit`` asks for; None for ``none``."""
-    if text == "none":
-        return None
     parts = text.split("+")
     shares = [part.removeprefix("topk:") for part in parts if part.startswith("topk:")]
     share = read_option(name, shares[0], float) if shares else 1.0
-    if len(shares) + ("8bit" in parts) != len(parts) or not 0 < share <= 1:
+    known = len(shares) + ("8bit" in parts) == len(parts)
+    if text != "none" and not (known and 0 < share <= 1):
         forms = "none, 8bit, topk:SHARE or topk:SHARE+8bit, with 0 < SHARE <= 1"
         raise BadOption(f"{name} must be {forms}, got {text!r}")
-    return Compression(share, "8bit" in parts)
+    return None if text == "none" else Compression(share, "8bit" in parts)
 
 
 @functools.cache
 def upward_share(text: str, model_bytes: int) -> float:
     """Bytes of an answer, in those of its float32 model."""
     how, size = read("compress", text), model_bytes // 4
-    if how is None or not size:
-        return 1.0
-    return sum(part.nbytes for part in how.pack(torch.zeros(size))) / (4 * size)
+    sent = () if how is None else how.pack(torch.zeros(size))
+    return sum(part.nbytes for part in sent) / (4 * size) if sent and size else 1.0

@@ -17,8 +17,10 @@ from typing import Any
 from fedcore import compression, plugins, values
 from fedcore.coreset.proxies import PROXIES
 from fedcore.errors import BadOption
+from fedcore.losses import LOSSES, METRICS, loss_of, metrics_of
 from fedcore.rates import SCHEDULES
 from fedcore.server.merge import AGGREGATIONS
+from fedcore.task import BATCH_NORM
 from fedcore.types import Weighting
 from fedcore.values import MANY, above_zero, at_least, below_one, distinct, one_of, option
 
@@ -108,6 +110,10 @@ class Experiment:
     schedule_decay: float = _training(0.1, "Factor of 'step', rate of 'inverse-time'.", above_zero)
     schedule_every: int = _training(30, "Rounds between falls of 'step'.", at_least(1, MANY))
     model: str = _training("logistic", "Model; see 'fedcore list'.")
+    loss: str = _training("cross-entropy", f"{', '.join(LOSSES)}, or a .py file with 'loss'.")
+    metrics: tuple[str, ...] = _training((), f"{', '.join(METRICS)}, or .py files with 'metric'.")
+    batch_norm: str = _training("refuse", "Its statistics.", one_of("refuse", *BATCH_NORM))
+    precision: str = _training("float32", "Of forward passes.", one_of("float32", "bf16"))
     executor: str = _training("auto", "'auto' takes the fastest that fits.", one_of(*EXECUTORS))
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
@@ -169,6 +175,10 @@ class Experiment:
         for kind, name in (*named, *self.controllers):
             if not name.endswith(".py") and name not in plugins.names(kind):
                 raise BadOption(plugins.unknown(kind, name, plugins.names(kind)))
+        metrics_of(self.metrics)
+        if loss_of(self.loss) is not None and self.learning_rates:
+            rates = f"got {len(self.learning_rates)} with loss {self.loss!r}; give one"
+            raise BadOption(f"learning_rate is chosen by an accuracy, {rates}")
         if self.momentum and self.optimiser != "sgd":
             given = f"got {self.momentum:g} with {self.optimiser!r}; leave out one of them"
             raise BadOption(f"momentum is an option of optimiser 'sgd', {given}")

@@ -117,6 +117,7 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
         "mean_participants": sum(client.work > 0 for client in clients) / len(rounds),
         "rejected": sum(record.rejected for record in rounds),
         "fell_back": sum(client.fell_back for client in clients),
+        **{f"final_test_{name}": value for name, value in rounds[-1].metrics.items()},
         "wall_seconds": round(sum(record.wall_seconds for record in rounds), 3),
     }
 

@@ -30,6 +30,7 @@ USUAL["dataset"] = "benchmark"
 USUAL |= dict.fromkeys(("num_rounds", "global_rounds", "n_rounds", "comm_rounds"), "rounds")
 USUAL |= dict.fromkeys(("local_epochs", "num_epochs", "n_epochs"), "epochs")
 USUAL |= dict.fromkeys(("num_clients", "cohort_size", "sample_clients"), "clients_per_round")
+USUAL |= dict.fromkeys(("gradient_accumulation_steps", "accumulate_grad_batches"), "batch_size")
 USUAL |= {"bs": "batch_size", "seeds": "seed", "max_grad_norm": "clip_norm", "sampler": "selection"}
 USUAL |= {"lr_scheduler": "schedule", "server_optimizer": "server_optimiser"}
 

@@ -91,6 +91,7 @@ class RoundRecord:
     ending: Ending | None = None  # of the last round
     allowed: float | None = None  # seconds it might last, where a controller decides
     reason: str = ""  # why so many
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # of held-out data, by name
 
     @property
     def time(self) -> float:

@@ -2,19 +2,20 @@
 
 import copy
 import re
-import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
-from fedcore.errors import BadOption, FedCoreError, failed
+from fedcore.bundle import Inputs
+from fedcore.errors import BadOption
 from fedcore.types import Params
 
 
@@ -26,22 +27,44 @@ class HeadPass:
     outputs: Tensor
 
 
+Loss = Callable[[Tensor, Tensor], Tensor]  # L_j [batch] of outputs and targets
+Metrics = Mapping[str, Callable[[Tensor, Tensor], Any]]  # by name, of the same
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a model is trained and measured by; the first three are more than fast paths know."""
+
+    loss: Loss | None = None  # None: cross-entropy, a class a sample
+    batch_norm: str = "refuse"  # or what becomes of running statistics; "keep": nothing is trained
+    bf16: bool = False  # forward passes in bfloat16, parameters and losses as they are
+    metrics: Metrics = field(default_factory=dict, compare=False)
+
+
+BATCH_NORM = ("average", "local", "frozen")
+CLASSES = Terms()
 Zeros = Tensor | None  # added to what leaves the last layer
 Passed = tuple[Tensor, HeadPass]  # scores, and what passed that layer
 
 
 class Task:
-    """A classifier: any ``nn.Module`` that maps inputs to class scores, with parameters passed in.
+    """Any ``nn.Module`` that maps inputs to outputs, with parameters passed in, and its loss.
 
     ``head`` names the last linear layer, the ``nn.Linear`` that was registered last if left out.
     """
 
-    def __init__(self, model: nn.Module, head: str | None = None, *, averaged: bool = True) -> None:
-        """Refuse what has no values yet, or cannot be trained and ``averaged`` if it is to be."""
-        buffers = [name for name, _ in model.named_buffers()]
-        if averaged and buffers:
-            what = f"model has buffers ({buffers[0]}), which federated averaging does not average"
-            raise BadOption(f"{what}; use a layer without running statistics, such as GroupNorm")
+    def __init__(self, model: nn.Module, head: str | None = None, terms: Terms = CLASSES) -> None:
+        """Refuse what has no values yet, or cannot be trained and averaged if it is to be."""
+        averaged = terms.batch_norm != "keep"
+        if hasattr(model, "_orig_mod"):
+            what = "model was made by torch.compile, whose code takes no parameters from outside"
+            raise BadOption(f"{what}; give the module itself")
+        self.model, self.terms = model, terms
+        self._first = {name: value.clone() for name, value in self.statistics().items()}
+        if self._first and terms.batch_norm == "refuse":
+            what = f"model has buffers ({next(iter(self._first))}); choose batch_norm"
+            other = "use a layer without running statistics, such as GroupNorm"
+            raise BadOption(f"{what} {', '.join(BATCH_NORM[:-1])} or {BATCH_NORM[-1]}, or {other}")
         for name, parameter in model.named_parameters():
             if is_lazy(parameter):
                 what = f"model has a parameter without a shape yet ({name})"
@@ -56,18 +79,32 @@ class Task:
         linear = {n: module for n, module in model.named_modules() if isinstance(module, nn.Linear)}
         if head is not None and head not in linear:
             raise BadOption(f"head must name one of the linear layers {list(linear)}, got {head!r}")
-        self.model = model
         self._head = [None, *linear.values()][-1] if head is None else linear[head]
 
     def initial_params(self) -> Params:
-        """The module's own parameters, copied; frozen ones stay in the module."""
-        named = self.model.named_parameters()
-        return {name: p.detach().clone() for name, p in named if p.requires_grad}
+        """What is trained, and statistics that are averaged, copied; the rest stays in place."""
+        every = self.model.named_parameters()
+        trained = {name: p.detach().clone() for name, p in every if p.requires_grad}
+        sent = self.statistics() if self.terms.batch_norm == "average" else {}
+        return {**trained, **{name: value.clone() for name, value in sent.items()}}
 
     def frozen_params(self) -> Params:
-        """Copies of the parameters that are not trained."""
-        named = self.model.named_parameters()
-        return {name: p.detach().clone() for name, p in named if not p.requires_grad}
+        """Copies of all else that a module saves: frozen parameters, and buffers."""
+        sent, saved = self.initial_params(), self.model.state_dict()
+        every = chain(self.model.named_parameters(), self.model.named_buffers())
+        return {n: v.detach().clone() for n, v in every if n in saved and n not in sent}
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Buffers that the module saves, as they are now: a pass in training changes them."""
+        saved = self.model.state_dict().keys()
+        return {name: value for name, value in self.model.named_buffers() if name in saved}
+
+    def begin(self, params: Params) -> Params:
+        """Put statistics in place that were sent, else the first; gives what is to be trained."""
+        own = self.statistics()
+        for name, value in own.items():
+            value.copy_(params.get(name, self._first[name]))
+        return {name: value for name, value in params.items() if name not in own}
 
     def check_layers(self) -> None:
         """Refuse a model of which no part can be trained alone: its layers must have an order."""
@@ -86,26 +123,44 @@ class Task:
         task.model.to(device)
         return task
 
-    def logits(self, params: Params, x: Tensor) -> Tensor:
-        """Class scores [batch, classes]."""
-        return _as_tensor(functional_call(self.model, dict(params), (x,)))
+    def logits(self, params: Params, x: Inputs) -> Tensor:
+        """What the model gives for a batch: class scores [batch, classes], or other outputs."""
+        how = self.terms.batch_norm
+        for norm in self.model.modules() if how in BATCH_NORM else ():
+            if isinstance(norm, _NormBase):
+                # A single sample has no variance; statistics that stay local reach no evaluation.
+                by_batch = how == "local" or (how == "average" and self.model.training)
+                norm.training = by_batch and len(x) > 1
+        parts = {0: x} if isinstance(x, Tensor) else x.parts
+        places = tuple(part for name, part in parts.items() if isinstance(name, int))
+        names = {name: part for name, part in parts.items() if isinstance(name, str)}
+        if not self.terms.bf16:
+            return as_outputs(functional_call(self.model, dict(params), places, names))
+        with torch.autocast(next(iter(parts.values())).device.type, torch.bfloat16):
+            return as_outputs(functional_call(self.model, dict(params), places, names)).float()
 
-    def logits_and_head(self, params: Params, x: Tensor, probe: Zeros = None) -> Passed:
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """L_j(w) for every sample of a batch."""
+        return (self.terms.loss or sample_losses)(outputs, targets)
+
+    def logits_and_head(self, params: Params, x: Inputs, probe: Zeros = None) -> Passed:
         """Class scores, and what passed the last linear layer on the way.
 
         A ``probe`` of zeros is added to the layer's output: the gradient of a loss with respect to
-        it is dL/da, under ``torch.func.vmap`` too.
+        it is dL/da, under ``torch.func.vmap`` too. Of a layer that runs at several positions of a
+        sample it is their sum Σ_t dL/da_t, and the inputs have no columns.
         """
         passes: list[HeadPass] = []
 
         def watch(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
             if probe is None and not output.requires_grad:
                 output.requires_grad_()  # where nothing before it is differentiated, we begin here
-            passes.append(HeadPass(entered[0], output))
+            inputs = entered[0] if output.dim() == 2 else entered[0].flatten(1)[:, :0]
+            passes.append(HeadPass(inputs.float() if self.terms.bf16 else inputs, output))
             if probe is None:
                 return output
             _check_passes(passes[-1:], len(x))  # before shapes clash
-            return output + probe
+            return output + probe.view(len(probe), *[1] * (output.dim() - 2), -1)
 
         handle = self._needed_head().register_forward_hook(watch)
         try:
@@ -115,7 +170,7 @@ class Task:
         _check_passes(passes, len(x))
         return logits, passes[0]
 
-    def forward(self, params: Params, x: Tensor, probe: Zeros) -> tuple[Tensor, Tensor | None]:
+    def forward(self, params: Params, x: Inputs, probe: Zeros) -> tuple[Tensor, Tensor | None]:
         """Class scores, and what entered the last layer where a ``probe`` is given."""
         if probe is None:
             return self.logits(params, x), None
@@ -144,8 +199,8 @@ class Task:
         own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         like = next(iter(own.values()))
         units = torch.eye(head.in_features, dtype=like.dtype, device=like.device)
-        answers = _as_tensor(functional_call(head, own, (units,)))
-        return (answers - _as_tensor(functional_call(head, own, (torch.zeros_like(units[:1]),)))).T
+        answers = as_outputs(functional_call(head, own, (units,)))
+        return (answers - as_outputs(functional_call(head, own, (torch.zeros_like(units[:1]),)))).T
 
     def _needed_head(self) -> nn.Linear:
         if self._head is None:
@@ -186,47 +241,13 @@ def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits, labels, reduction="none")
 
 
-@contextmanager
-def naming(model: nn.Module) -> Iterator[None]:
-    """Turn what a module raises inside into a sentence that names the model."""
-    try:
-        yield
-    except (FedCoreError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if any(isinstance(frame.f_locals.get("self"), nn.Module) for frame in frames):
-            outside = isinstance(error, IndexError)  # all that torch says of an embedding
-            hint = "; see whether inputs are in the range of its embedding" if outside else ""
-            raise failed(f"model {type(model).__name__}", error, hint) from error
-        raise
-
-
-def count_classes(score: Callable[[Tensor], Any], batch: Tensor) -> int:
-    """How many classes a model scores; one that cannot read the batch is refused in a sentence."""
-    try:
-        scores = score(batch)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        hint = "" if batch.is_floating_point() else " (cast them to floating point, or see)"
-        kind, reason = str(batch.dtype).removeprefix("torch."), str(error).partition("\n")[0]
-        what = f"model cannot take a batch of inputs {list(batch.shape)} of type {kind}{hint}"
-        raise BadOption(f"{what}: {reason or type(error).__name__}") from error
-    if not isinstance(scores, Tensor) or scores.dim() != 2 or len(scores) != len(batch):
-        found = list(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
-        what = "model must map a batch of inputs to class scores [batch, classes]"
-        raise BadOption(f"{what}, got {found} for {len(batch)} samples")
-    return scores.shape[1]
-
-
 def _check_passes(passes: list[HeadPass], batch: int) -> None:
     """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
     if len(passes) != 1:
         often = f"{len(passes)} times for one batch, not once"
         raise BadOption(f"the last linear layer ran {often}; name another layer as head")
     shape = tuple(passes[0].outputs.shape)
-    if len(shape) != 2 or shape[0] != batch:
+    if len(shape) < 2 or shape[0] != batch:
         what = f"the last linear layer gave {shape} numbers for a batch of {batch}"
         raise BadOption(f"{what}, not one row a sample; name another layer as head")
 
@@ -236,7 +257,11 @@ def has_hooks(model: nn.Module) -> bool:
     return any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-def _as_tensor(output: Any) -> Tensor:
-    if not isinstance(output, torch.Tensor):
-        raise BadOption(f"model must return a tensor of scores, got {type(output).__name__}")
-    return output
+def as_outputs(given: Any) -> Tensor:
+    """A model's tensor of outputs: what it returns, or ``logits`` of a dict or an object."""
+    found = given.get("logits") if isinstance(given, Mapping) else getattr(given, "logits", given)
+    if not isinstance(found, Tensor):
+        has = f" with the keys {list(given)}" if isinstance(given, Mapping) else ""
+        what = "model must return a tensor of scores, or an output with one called 'logits'"
+        raise BadOption(f"{what}, got {type(given).__name__}{has}")
+    return found

@@ -168,13 +168,13 @@ class Coreset(Generic[Values]):
 
 @dataclass(frozen=True, slots=True)
 class ClientData:
-    """One client's samples: inputs ``x`` and whole-number labels ``y``, a row each.
+    """One client's samples: inputs ``x`` and labels or other targets ``y``, a row each.
 
     With ``rows`` [m], sample j is ``x[rows[j]]``, ``y[rows[j]]``, and ``x`` may be a view that is
     large if written out, such as all windows of a text. ``take`` and ``labels`` know about both.
     """
 
-    x: Tensor
+    x: Any  # a tensor, or a Bundle of several
     y: Tensor
     rows: Tensor | None = None
 
@@ -186,7 +186,7 @@ class ClientData:
         """Labels of all samples [m]."""
         return self.y if self.rows is None else self.y[self.rows]
 
-    def take(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
+    def take(self, index: Tensor | slice) -> tuple[Any, Tensor]:
         """Inputs and labels of some samples; a slice of samples without ``rows`` is a view."""
         chosen = index if self.rows is None else self.rows[index]
         return self.x[chosen], self.y[chosen]

@@ -170,9 +170,7 @@ def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
     value = given.get("learning_rate")
     if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
         rates = convert("learning_rate", value, tuple[float, ...])
-        distinct("learning_rate", rates)
-        for rate in rates:
-            above_zero("learning_rate", rate)
+        each(above_zero)("learning_rate", rates)
         grid = rates if len(rates) > 1 else ()
         return {**given, "learning_rate": rates[0], "learning_rates": grid}
     return dict(given)

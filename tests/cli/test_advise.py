@@ -10,7 +10,7 @@ import fedcore
 from fedcore.cli import advise as module
 from fedcore.cli.advise import MULTIPLES, TURNS
 from fedcore.errors import BadOption, FedCoreError
-from fedcore.sim.forecast import time_to
+from fedcore.sim.outlook import time_to
 
 HEADER = "client,samples_per_second,download,upload,samples\n"
 TINY = {"epochs": 2, "clients_per_round": 3, "data": {"clients": 6}}

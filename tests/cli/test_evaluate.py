@@ -1,6 +1,6 @@
 import pytest
 
-from fedcore.cli.evaluate import evaluate
+from fedcore.cli.folders import evaluate
 from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadRecord

@@ -262,15 +262,26 @@ def test_a_plan_whose_coreset_lacks_gradients_is_refused(phases, executor):
         fedcore.simulate(clients(), nn.Linear(6, 3), **options)
 
 
+class Pooled(nn.Module):
+    """Its last layer runs at three positions of a sample, side by side or one below the other."""
+
+    def __init__(self, *, below=False):
+        super().__init__()
+        self.first, self.last, self.below = nn.Linear(2, 4), nn.Linear(4, 3), below
+
+    def forward(self, x):
+        rows = x.reshape(3 * len(x), 2) if self.below else x.reshape(len(x), 3, 2)
+        return self.last(torch.tanh(self.first(rows))).reshape(len(x), 3, 3).mean(1)
+
+
+@pytest.mark.parametrize("proxy", ["last-layer-input", "logits"])
+def test_a_head_that_runs_at_several_positions_of_a_sample(proxy):
+    assert_same_by_all(Pooled, proxy=proxy)
+
+
 @pytest.mark.parametrize("executor", ["sequential", "vectorised"])
-def test_a_head_that_runs_per_token_is_named(executor):
-    class Pooled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = nn.Linear(2, 4), nn.Linear(4, 3)
-
-        def forward(self, x):
-            return self.last(torch.tanh(self.first(x.view(len(x), 3, 2)))).mean(1)
-
+def test_a_head_without_a_row_a_sample_is_named(executor):
     with pytest.raises(BadOption, match="not one row a sample; name another layer as head"):
-        fedcore.simulate(clients(), Pooled(), executor=executor, **OPTIONS)
+        fedcore.simulate(clients(), Pooled(below=True), executor=executor, **OPTIONS)
+    with pytest.raises(BadOption, match="runs at several positions; use 'logits'"):
+        trained(Pooled, executor, proxy="last-layer")

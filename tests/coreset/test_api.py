@@ -323,7 +323,7 @@ class Tokens(nn.Module):
             r"model cannot take a batch of inputs \[2, 4\]",
         ),
         ({"data": (points().astype(int), np.zeros(50, int))}, {}, BadOption, "cast them to float"),
-        ({"model": Tokens()}, {}, BadOption, "not one row a sample"),
+        ({"model": Tokens()}, {"proxy": "last-layer"}, BadOption, "at several positions"),
         (
             {"model": nn.Sequential(nn.Linear(4, 3), nn.Flatten(0))},
             {},

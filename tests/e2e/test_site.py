@@ -1,6 +1,7 @@
 """``make docs``: the site is built without a warning, holds together and fetches nothing."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -90,3 +91,44 @@ def test_what_docstrings_and_comments_say_is_there(site):
     assert "seconds that answers are waited for" in text["flower.html"].replace(
         "Seconds", "seconds"
     )
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    tools = runpy.run_path(str(ROOT / "tests" / "report" / "page" / "conftest.py"))
+    tools["executable"]()
+    made = tools["Browser"](tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_shows_it_and_fetches_nothing(site, browser, width):
+    for name in ("index.html", "simulate.html", "tutorial.ipynb.html"):
+        browser.open(next(page for page in site if page.name == name), width=width)
+        assert all(one.startswith(("file:", "data:")) for one in browser.requests())
+        # Search needs a worker, which browsers start on pages of servers alone.
+        assert not [one for one in browser.complaints() if "worker.js" not in one]
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        shown = "getComputedStyle(document.body).backgroundColor"
+        light = browser.run(shown)
+        browser.run("document.querySelector('[data-bs-theme-value=dark]').click()")
+        assert browser.run(shown) != light
+        browser.run("document.querySelector('[data-bs-theme-value=light]').click()")
+        assert browser.run(shown) == light
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious_on_it(site, browser, dark):
+    where = os.environ.get("FEDCORE_AXE", ROOT / ".axe/node_modules/axe-core/axe.min.js")
+    if not Path(where).exists():
+        pytest.skip(f"axe is not here: no {where}; 'make browser' brings it")
+    for name in ("simulate.html", "results.html", "tutorial.ipynb.html"):
+        page = next(page for page in site if page.name == name)
+        browser.open(page, width=390 if dark else 1280, dark=dark)
+        browser.run(Path(where).read_text() + "; 0")
+        found = browser.run(
+            "axe.run(document).then((found) => found.violations.map((one) => "
+            "[one.impact, one.id, one.nodes[0].html]))"
+        )
+        assert not [one for one in found if one[0] in ("serious", "critical")]

@@ -3,8 +3,10 @@
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,65 @@ def test_scripts(name):
     )
     assert result.returncode == 0, result.stderr
     assert "accuracy" in result.stdout or "weights sum to 2000" in result.stdout
+
+
+def script(name, *options):
+    return subprocess.run(
+        [sys.executable, ROOT / "examples" / name, *options],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+def test_a_table_of_numbers_is_predicted():
+    result = script("regression.py")
+    assert result.returncode == 0, result.stderr
+    loss, r2, error = re.findall(r"[\d.]+", result.stdout.replace("R2", ""))[:3]
+    assert float(loss) < 1.0
+    assert float(r2) > 0.85
+    assert float(error) < 0.8
+    assert "rows of" in result.stdout
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_a_folder_of_images(norm):
+    result = script("image_folder.py", "--norm", norm, "--rounds", "4")
+    assert result.returncode == 0, result.stderr
+    assert float(re.search(r"accuracy ([\d.]+)%", result.stdout)[1]) > 80
+
+
+def test_a_folder_of_ones_own(tmp_path):
+    import numpy as np
+
+    for label, name in enumerate(("dark", "light")):
+        (tmp_path / name).mkdir()
+        for number in range(40):
+            np.save(tmp_path / name / f"{number}.npy", np.full((3, 16, 16), label, np.float32))
+    result = script("image_folder.py", "--folder", str(tmp_path), "--rounds", "2")
+    assert result.returncode == 0, result.stderr
+    assert "accuracy 100.0%" in result.stdout
+
+
+def test_a_text_classifier_with_low_rank_updates_says_what_is_missing():
+    if find_spec("transformers") and find_spec("peft"):
+        pytest.skip("transformers and peft are installed")
+    result = script("lora_text.py")
+    assert result.returncode == 1
+    assert result.stderr.strip().endswith("not installed; pip install transformers peft")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_text_classifier_with_low_rank_updates():
+    pytest.importorskip("transformers", reason="examples/lora_text.py needs transformers")
+    pytest.importorskip("peft", reason="examples/lora_text.py needs peft")
+    result = script("lora_text.py")
+    assert result.returncode == 0, result.stderr
+    assert float(re.search(r"accuracy ([\d.]+)%", result.stdout)[1]) > 75
+    sent, everything = re.findall(r"[\d,]+(?= bytes|$)", result.stdout.splitlines()[1])
+    assert int(sent.replace(",", "")) < 0.1 * int(everything.replace(",", ""))
 
 
 def test_a_training_script_is_federated_by_fifteen_lines():

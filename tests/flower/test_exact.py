@@ -126,7 +126,7 @@ class Ticking:
 
 
 def test_it_stops_before_the_step_that_would_be_late():
-    time = Ticking(0.3)
+    time = Ticking(0.25)
     fitted = ours(order_for(PLANS["full"], deadline=5.0), time.clock())
     report, _ = read_report(fitted.content["metrics"])
     assert report.cut_short == 1
@@ -136,7 +136,7 @@ def test_it_stops_before_the_step_that_would_be_late():
 
 
 def test_who_is_cut_in_the_first_epoch_answers_with_what_it_has():
-    time = Ticking(0.3)
+    time = Ticking(0.25)
     fitted = ours(order_for(PLANS["coreset"], deadline=2.0), time.clock())
     report, _ = read_report(fitted.content["metrics"])
     assert (report.cut_short, report.coreset_size, report.loss_count) == (1, 0, 0)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcore.sim.forecast import EXPONENTS, FEWEST, SPREAD, WITHIN, rounds_to, time_to
+from fedcore.sim.outlook import EXPONENTS, FEWEST, SPREAD, WITHIN, rounds_to, time_to
 
 
 def curve(rounds, end=0.9, fall=0.6, power=EXPONENTS[8]):

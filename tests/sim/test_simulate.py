@@ -9,7 +9,8 @@ import fedcore
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.errors import BadData, BadOption, FedCoreError
 from fedcore.server.merge import all_at_once
-from fedcore.sim.federation import count_scores
+from fedcore.sim.federation import try_out
+from fedcore.task import Task
 
 
 def diverged():
@@ -217,7 +218,7 @@ def test_trying_a_model_changes_nothing_of_it():
             return super().forward(x)
 
     model = Counting(4, 2)
-    assert count_scores(model, torch.zeros(1, 4)) == 2
+    assert try_out(Task(model), torch.zeros(1, 4), torch.zeros(1)) == 2
     assert (model.calls, model.training, modes) == (0, True, [False])
 
 

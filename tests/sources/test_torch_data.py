@@ -131,6 +131,18 @@ def test_proxy_input_is_refused_before_anything_is_trained(by_batch):
     assert sum(len(one.asked) for one in given) < 10
 
 
+def test_a_large_client_among_small_ones_is_named_with_what_to_do(monkeypatch):
+    """The executor goes by the first client; blocks of the others must not grow in silence."""
+    monkeypatch.setattr(torch_data, "HELD", 20 * 4 * 4)
+    given = [Counted(*pair) for pair in pairs()]
+    options = {**QUICK, "clients_per_round": 5}
+    with pytest.raises(BadOption, match=r"client \d is read batch by batch.*executor 'sequential'"):
+        fedcore.simulate(given, network(), **options)
+    found = fedcore.simulate(given, network(), executor="sequential", **options)
+    expected = fedcore.simulate(pairs(), network(), executor="sequential", **options)
+    assert same(found, expected)
+
+
 def test_a_fleet_of_10_000_opens_nothing_but_its_cohorts():
     x, y = pairs()[0]
     asked = set()

@@ -192,7 +192,6 @@ OPTIONS = {
     "hf:some/data": ["inputs", "labels", "owners", "train", "test", "length", "held_out"],
     "leaf": ["train", "shape", "classes", "length"],
     "own.py": ["rows", "held_out"],
-    "synthetic-1-1": ["dimension"],
 }
 DEALING = ["how", "clients", "alpha", "shards", "least"]
 KNOWN = {"hf:some/data": {"inputs": "x", "labels": "y"}}
@@ -214,6 +213,13 @@ def test_wrong_options_of_data(name, places):
         load = partial(benchmark.load, seed=0, data_dir=place, options=options)
         calls[f"{len(calls)} {case}"] = load
     check(calls, 0.5)
+
+
+def test_wrong_options_of_a_benchmark_that_is_made():
+    load = partial(find("synthetic-1-1").load, seed=0, data_dir=None)
+    cases = [{"dimension": value, "clients": 2} for value in VALUES]
+    cases += [{"clients": 2, "how": value} for value in VALUES]
+    check({f"{n} {one}": partial(load, options=one) for n, one in enumerate(cases)}, 0.5)
 
 
 @pytest.mark.parametrize(

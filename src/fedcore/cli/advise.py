@@ -13,10 +13,10 @@ from fedcore.cli.grid import prepare
 from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT
 from fedcore.errors import BadOption
+from fedcore.losses import CROSS_ENTROPY
 from fedcore.records import RunKey
 from fedcore.sim.fleet import Known, Sizes, fleet_of, read_fleet
-from fedcore.sim.forecast import FEWEST, Curve, time_to
-from fedcore.sim.outlook import Outlook, outlook
+from fedcore.sim.outlook import FEWEST, Curve, Outlook, outlook, time_to
 from fedcore.sim.world import World, build_strategy, build_world, simulate_rounds
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
@@ -88,6 +88,8 @@ def advise(
     for name in ("strategies", "stragglers", "seed", "learning_rates"):
         if len(several := getattr(experiment, name)) > 1:
             raise BadOption(f"{name} must be one here, got {several}; call once for each")
+    if experiment.loss != CROSS_ENTROPY:
+        raise BadOption(f"loss {experiment.loss!r} has no accuracy to reach; leave it out here")
     if not csv:
         return _tried(experiment, budget, tell)
     rows = read_fleet(source)

@@ -1,4 +1,4 @@
-"""Folders of results side by side: pieces of several machines in one, and what differs in two."""
+"""Folders of results: those of several machines in one, what differs in two, models once more."""
 
 import json
 import re
@@ -8,8 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedcore.cli.grid import prepare, runs_of
+from fedcore.client.executors.by_name import choose_device
+from fedcore.config import resolve
 from fedcore.errors import BadOption
-from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY
+from fedcore.records import RunKey
+from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY, load_model, model_name
+from fedcore.sim.measure import Measure, Score
+from fedcore.sim.world import levels_of
 
 
 def merge(sources: Sequence[Path], out: Path) -> int:
@@ -52,6 +58,20 @@ def differences(one: Path, other: Path) -> Iterator[str]:
             continue
         for what, first, second in _unlike(_described(mine[name]), _described(theirs[name])):
             yield f"{name}: {what}: {first} and {second}"
+
+
+def evaluate(folder: Path, data_dir: str | None) -> Iterator[tuple[RunKey, Score | None]]:
+    """Loss and accuracy of every model in and below a folder; None without held-out data."""
+    for job in jobs_of(folder).values():
+        known = json.loads((job / EXPERIMENT).read_text("utf-8")) | {"data_dir": data_dir}
+        given = {name: value for name, value in known.items() if value is not None}
+        one = resolve(given, lambda benchmark, preset: {})
+        device, several = choose_device("auto", "auto"), len(one.learning_rates) > 1
+        federations = prepare(one)
+        for run in runs_of(one, levels_of(one, federations)):
+            measure = Measure(federations[run.seed], one.evaluate_samples, device, 1, split=several)
+            params = load_model(job / model_name(run))
+            yield run, measure.test({name: value.to(device) for name, value in params.items()})
 
 
 def _unlike(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -19,6 +19,7 @@ from fedcore.client.executors.by_name import choose_device, choose_executor
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
+from fedcore.losses import loss_of, metrics_of
 from fedcore.records import RunKey
 from fedcore.report.output import OutputFolder
 from fedcore.report.records import Runs, is_over
@@ -30,6 +31,7 @@ from fedcore.sim.replay import train_run
 from fedcore.sim.world import build_sampler, build_strategy, levels_of
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
+from fedcore.task import Terms
 from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
@@ -96,9 +98,10 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
     find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
     dataset = find_data(seed=experiment.data_seed)
-    if experiment.patience and dataset.test is None:
-        what = f"patience {experiment.patience} needs held-out data"
-        raise BadOption(f"{what}, of which {experiment.benchmark!r} has none; leave it out")
+    for option in ("patience", "metrics"):
+        if (value := getattr(experiment, option)) and dataset.test is None:
+            what = f"{option} {value} needs held-out data"
+            raise BadOption(f"{what}, of which {experiment.benchmark!r} has none; leave it out")
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
         none = f"of which {experiment.benchmark!r} has none"
@@ -107,8 +110,11 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
         log.warning("%s: all of them train in every round", few)
-    from_seed = partial(federation_from_model, dataset, experiment.model, method=experiment.method)
-    federations = {seed: from_seed(seed=seed) for seed in experiment.seed}
+    bf16, metrics = experiment.precision == "bf16", metrics_of(experiment.metrics)
+    terms = Terms(loss_of(experiment.loss), experiment.batch_norm, bf16, metrics)
+    known = experiment.method, terms
+    build = partial(federation_from_model, dataset, experiment.model)
+    federations = {seed: build(seed, *known) for seed in experiment.seed}
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)

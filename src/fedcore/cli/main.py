@@ -248,10 +248,12 @@ def evaluate(
     folder: Folder, data_dir: str | None = typer.Option(None, help="Place of data.")
 ) -> None:
     """Load the models that jobs left, and measure them on held-out data again."""
-    from fedcore.cli.evaluate import evaluate as measured
+    from fedcore.cli.folders import evaluate as measured
 
     for run, score in measured(folder, data_dir):
-        accuracy = "no held-out data" if score is None else f"accuracy {100 * score.accuracy:.2f} %"
+        accuracy = "no held-out data" if score is None else f"loss {score.loss:.4g}"
+        if score is not None and score.accuracy is not None:
+            accuracy = f"accuracy {100 * score.accuracy:.2f} %"
         at = f"{run.stragglers:g} % stragglers, seed {run.seed}"
         typer.echo(f"{run.benchmark}, {run.strategy}, {at}: {accuracy}")
 

@@ -211,12 +211,16 @@ def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) ->
     if spec.proxy == NONE:
         space = Euclidean(torch.zeros(len(data), 1))
     elif spec.proxy == STATIC:
-        space = Euclidean(data.take(slice(None))[0].cpu().reshape(len(data), -1))
+        x = data.take(slice(None))[0]
+        x = x if isinstance(x, Tensor) else x.flat()
+        space = Euclidean(x.cpu().reshape(len(data), -1))
     else:
         assert watched is not None
         space = space_of(spec.proxy, watched.gradients, watched.weight, bias=watched.bias)
     losses = None if watched is None else watched.gradients.losses
-    labels = None if spec.selector == PLAIN else data.labels.cpu()  # which may have to be read
+    labels = None  # a plain draw asks for none, and they may have to be read
+    if spec.selector != PLAIN and data.y.dim() == 1 and not data.y.is_floating_point():
+        labels = data.labels.cpu()
     return Candidates(space, labels=labels, losses=losses)
 
 

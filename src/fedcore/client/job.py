@@ -13,7 +13,7 @@ from fedcore.client.schedule import BatchSchedule, Samples, schedule
 from fedcore.coreset.proxies import NONE, REMEMBERED, HeadGradients, head_gradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
-from fedcore.task import Task, sample_losses, trained_names
+from fedcore.task import Task, trained_names
 from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Params, TrainingSettings
 
 # Samples at a time, which changes no result: of a forward-only pass, and where ε is measured
@@ -192,7 +192,7 @@ def full_gradient_error(task: Task, params: Params, data: ClientData, samples: S
         for start in range(0, len(own.indices), MEASURE_CHUNK):
             part = slice(start, start + MEASURE_CHUNK)
             x, y = data.take(torch.from_numpy(own.indices[part]))
-            losses = sample_losses(task.logits(leaves, x), y)
+            losses = task.losses(task.logits(leaves, x), y)
             loss = (torch.from_numpy(own.weights[part]).to(losses) * losses).sum()
             found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             total += torch.cat([one.flatten() for one in found]).double().cpu()

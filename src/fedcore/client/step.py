@@ -21,9 +21,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from fedcore.bundle import Inputs
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.stacked import Form, Stack
-from fedcore.task import Task, sample_losses
+from fedcore.task import Loss, Task, sample_losses
 from fedcore.types import Params, TrainingSettings
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
@@ -33,7 +34,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 class Batch:
     """Inputs [B, ...], labels and coefficients [B]; or [K, B] of a stack, where 0 is padding."""
 
-    x: Tensor
+    x: Inputs
     y: Tensor
     coefficient: Tensor
 
@@ -89,7 +90,7 @@ def step(
     """One client's parameters after a step, losses L_j [B] before it, and gradients if watched."""
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     width = task.head_width if watch else None
-    gradients, losses, seen = _gradients(task.forward, leaves, batch, width)
+    gradients, losses, seen = _gradients(task.forward, leaves, batch, width, task.terms.loss)
     directions = _directions(params, gradients, rule)
     if rule.memory is not None:
         alone = {name: value[None] for name, value in params.items()}
@@ -121,7 +122,7 @@ def stacked_step(
 
 
 def _gradients(
-    form: Form, leaves: Stack, batch: Batch, width: int | None
+    form: Form, leaves: Stack, batch: Batch, width: int | None, loss: Loss | None = None
 ) -> tuple[list[Tensor], Tensor, HeadGradients | None]:
     """g of every parameter, L of every row, and its last-layer gradients if there is a width."""
     coefficient = batch.coefficient.flatten()
@@ -130,7 +131,8 @@ def _gradients(
         like, rows = next(iter(leaves.values())), batch.coefficient.shape
         probe = torch.zeros(*rows, width, dtype=like.dtype, device=like.device, requires_grad=True)
     scores, inputs = form(leaves, batch.x, probe)
-    losses = sample_losses(scores.flatten(0, -2), batch.y.flatten())
+    y = batch.y
+    losses = loss(scores, y) if loss else sample_losses(scores.flatten(0, -2), y.flatten())
     wanted = [*leaves.values()] if probe is None else [*leaves.values(), probe]
     objective = (coefficient * losses).sum()
     # A parameter that took no part, of a layer that is only used elsewhere, has gradient zero.

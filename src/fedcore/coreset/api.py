@@ -15,14 +15,17 @@ from torch.utils.data import Dataset
 
 from fedcore import plugins
 from fedcore.arrays import as_labels, as_positions, as_tensor, batches
+from fedcore.bundle import Inputs, joined
 from fedcore.coreset import proxies
 from fedcore.coreset.build import build_coreset, module_of, selector_of
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients
 from fedcore.errors import BadData, BadOption
-from fedcore.task import Task, count_classes, naming
+from fedcore.losses import CROSS_ENTROPY, loss_of
+from fedcore.task import Loss, Task, Terms
 from fedcore.threads import one_thread_each
+from fedcore.trial import naming, outputs_of
 from fedcore.types import Coreset, Params
 from fedcore.values import number_of, one_of, time_limit, whole_number
 
@@ -142,21 +145,24 @@ def coreset_for(
     *,
     proxy: str = LAST_LAYER_INPUT,
     head: str | None = None,
+    loss: str | Loss = CROSS_ENTROPY,
     batch_size: int = 256,
     **options: Any,
 ) -> Coreset[Any]:
-    """A coreset of a dataset for a torch classifier as it stands.
+    """A coreset of a dataset for a torch model as it stands.
 
     One forward pass, made as for evaluation, and the gradient of the last linear layer's output;
     what comes before that layer is never differentiated.
 
     Args:
-        model: maps a batch of inputs to class scores; it stays as it is.
+        model: maps a batch of inputs to class scores, or what its loss takes; it stays as it is.
         dataset: a pair of arrays (inputs, labels); a torch dataset of (input, label); or a
             DataLoader that does not shuffle. Floating-point inputs get the model's precision.
+            Several inputs are a tuple or a dict.
         budget: how many samples to keep, or which share of them.
         proxy: what stands in for gradients; 'fedcore compare --help' lists them.
         head: name of the last linear layer, if it is not the last ``nn.Linear``.
+        loss: 'cross-entropy', 'mse', 'bce', 'huber', or a function (outputs, targets) -> [batch].
         batch_size: of the forward passes.
         **options: of ``select_coreset``.
     """
@@ -165,14 +171,17 @@ def coreset_for(
         raise BadOption(f"coreset_for has no option named {name!r}; help(coreset_for) lists them")
     number_of("budget", budget, 1)  # before the pass, which takes a while
     size = whole_number("batch_size", batch_size, 1)
+    terms = Terms(loss_of(loss), "keep")
     if proxy == STATIC:
-        inputs, labels = zip(*batches(dataset, size), strict=True)
-        options = {"labels": torch.cat(labels), **options}
-        rows = torch.cat(inputs)
+        read = batches(dataset, size, classes=terms.loss is None)
+        inputs, labels = zip(*read, strict=True)
+        rows = joined(inputs)
+        rows = rows if isinstance(rows, Tensor) else rows.flat()
+        options = {**_classes(torch.cat(labels)), **options}
         return select_coreset(rows.reshape(len(rows), -1), budget, **options)
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")
-    task = Task(model, head, averaged=False)
+    task = Task(model, head, terms)
     if task.head_width == 0:
         got = f"got a {type(model).__name__} without one; use proxy {STATIC!r}"
         raise BadOption(f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, {got}")
@@ -180,8 +189,13 @@ def coreset_for(
         weight = task.head_weight(state).detach()
         seen, labels_seen = _pass(task, state, dataset, size)
     space = proxies.space_of(proxy, seen, weight, bias=task.head_has_bias)
-    options = {"labels": labels_seen, "losses": seen.losses, **options}
+    options = {**_classes(labels_seen), "losses": seen.losses, **options}
     return select_coreset(space, budget, **options)
+
+
+def _classes(targets: Tensor) -> dict[str, Tensor]:
+    """Targets as labels, where they are classes."""
+    return {} if targets.dim() > 1 or targets.is_floating_point() else {"labels": targets}
 
 
 @contextmanager
@@ -203,16 +217,17 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
     first = next(value for value in task.model.parameters() if value.is_floating_point())
     labels: list[Tensor] = []
 
-    def moved() -> Iterator[tuple[Tensor, Tensor]]:
-        classes = 0
-        for x, y in batches(dataset, size, first.dtype):
+    def moved() -> Iterator[tuple[Inputs, Tensor]]:
+        width, classes = 0, task.terms.loss is None
+        for x, y in batches(dataset, size, first.dtype, classes=classes):
             inputs = x.to(first.device)
-            classes = classes or count_classes(partial(task.logits, state), inputs[:2])
+            score = partial(task.logits, state)
+            width = width or outputs_of(score, inputs[:2], classes=classes).shape[-1]
             # On a GPU a label out of range would end the process, not the call.
-            outside = y[(y < 0) | (y >= classes)]
+            outside = y[(y < 0) | (y >= width)] if classes else y[:0]
             if len(outside):
-                why = f"for the model has {classes} classes, got {int(outside[0])}"
-                raise BadData(f"labels must be from 0 to {classes - 1}, {why}")
+                why = f"for the model has {width} classes, got {int(outside[0])}"
+                raise BadData(f"labels must be from 0 to {width - 1}, {why}")
             labels.append(y)
             yield inputs, y.to(first.device)
 

@@ -18,9 +18,10 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from fedcore.bundle import Inputs
 from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, as_rows
 from fedcore.errors import BadOption
-from fedcore.task import Task, sample_losses
+from fedcore.task import Task
 from fedcore.types import Params
 
 STATIC = "input"
@@ -53,16 +54,18 @@ class HeadGradients(NamedTuple):
 
 
 def head_gradients(
-    task: Task, params: Params, batches: Iterable[tuple[Tensor, Tensor]]
+    task: Task, params: Params, batches: Iterable[tuple[Inputs, Tensor]]
 ) -> HeadGradients:
     """dL/da, z and L of every sample, as batches bring them, by forward passes (section 4.4 b)."""
     fixed = {name: value.detach() for name, value in params.items()}
     parts = []
     for x, y in batches:
         logits, head = task.logits_and_head(fixed, x)
-        losses = sample_losses(logits, y)
+        losses = task.losses(logits, y)
         (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
-        parts.append(HeadGradients(residuals, head.inputs.detach(), losses.detach()))
+        if residuals.dim() > 2:  # a layer that runs at several positions of a sample
+            residuals = residuals.flatten(1, -2).sum(1)
+        parts.append(HeadGradients(residuals.to(losses), head.inputs.detach(), losses.detach()))
     return HeadGradients.gather(parts)
 
 
@@ -88,6 +91,9 @@ def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> 
     """The space of a ``proxy`` that looks at gradients; ``weight`` is the last layer's W [C, d]."""
     if proxy == LAST_LAYER_INPUT:
         return residual_metric(seen.residuals, weight)
+    if proxy == LAST_LAYER and seen.inputs.shape[1] == 0:
+        often = "runs once a sample, but here it runs at several positions"
+        raise BadOption(f"proxy 'last-layer' needs a last layer that {often}; use {LOGITS!r}")
     if proxy == LAST_LAYER:
         return OuterProduct(seen.residuals, seen.inputs, bias)
     if proxy == LOGITS:

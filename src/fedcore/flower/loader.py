@@ -269,7 +269,6 @@ def fit(
 
     executor.may_step, executor._coresets.begin = may_step, late  # type: ignore[method-assign]
     (update,) = executor.run(params, [told])
-    turn.note()
     model.load_state_dict(update.params, strict=False)
     turn.said.loss_sum, turn.said.loss_square_sum = update.loss_sum, update.loss_square_sum
     turn.said.loss_count = update.loss_count if update.loss_sum else 0  # cut before they were noted

@@ -12,7 +12,7 @@ from fedcore.errors import FedCoreError
 from fedcore.server.state import Job
 from fedcore.types import ClientId
 
-AT_ONCE = 16  # messages of one call: memory follows these, not all that are out
+AT_ONCE = 16  # answers of one call: memory follows these, not all that are out
 TTL = 3.0  # times a job's limit that a message may live: who is busy is not asked again before
 PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
 
@@ -47,20 +47,15 @@ class Post:
 
     def push(self, messages: Sequence[Message], letters: Sequence[Letter]) -> list[Letter]:
         """Send; gives those that were not taken, as when their node has just left."""
-        refused = []
-        for start in range(0, len(messages), AT_ONCE):
-            part = messages[start : start + AT_ONCE]
-            ids, sent = list(self.grid.push_messages(part)), self.monotonic()
-            if len(ids) != len(part):
-                what = f"the SuperLink took {len(ids)} of {len(part)} messages"
-                raise FedCoreError(f"{what}; its log says why, most likely the model is too large")
-            for key, letter in zip(ids, letters[start : start + AT_ONCE], strict=True):
-                letter.sent = sent
-                if key:
-                    self.out[key] = letter
-                else:
-                    refused.append(letter)
-        return refused
+        ids, sent = list(self.grid.push_messages(messages)) if messages else [], self.monotonic()
+        if len(ids) != len(messages):
+            what = f"the SuperLink took {len(ids)} of {len(messages)} messages"
+            raise FedCoreError(f"{what}; its log says why, most likely the model is too large")
+        for letter in letters:
+            letter.sent = sent
+        named = list(zip(ids, letters, strict=True))
+        self.out.update({key: letter for key, letter in named if key})
+        return [letter for key, letter in named if not key]
 
     def pull(self) -> list[Letter]:
         """Some that are answered since, if any are; else those that were let expire."""
@@ -72,13 +67,13 @@ class Post:
             ids = ids[AT_ONCE:]
         if not found:
             self._pulled = now
-            old = (key for key, one in self.out.items() if one.sent + TTL * one.limit <= now)
+            old = [key for key, one in self.out.items() if one.sent + TTL * one.limit <= now]
             found = [(key, None) for key in old]
-        letters = [self.out.pop(key) for key, _ in found]
-        for letter, (_, answer) in zip(letters, found, strict=True):
+        letters = [(self.out.pop(key), answer) for key, answer in found]
+        for letter, answer in letters:
             letter.answer, letter.timely = answer, timely
             letter.trip = self.monotonic() - letter.sent
-        return letters
+        return [letter for letter, _ in letters]
 
     def _collect(self, ids: Sequence[str]) -> list[tuple[str, Message | None]]:
         """The answers to ``ids``; None is one that cannot be read, which must not harm others."""

@@ -162,10 +162,9 @@ def initial_params(record: ArrayRecord) -> Params:
 
 def pack_model(how: Compression, params: Params, base: Params, state: RecordDict) -> Params:
     """The arrays that a node sends of its move; what it does not is kept in its ``state``."""
-    kept = state.array_records[UNSENT]["u"].numpy() if UNSENT in state else None
-    rest = None if kept is None else torch.from_numpy(kept)
-    packed, rest = how.send(params, _with_fractions(base), rest)
-    state[UNSENT] = to_record({"u": rest})
+    kept = torch.from_numpy(state.array_records[UNSENT]["u"].numpy()) if UNSENT in state else None
+    packed, kept = how.send(params, _moving(base), kept)
+    state[UNSENT] = to_record({"u": kept})
     return dict(zip(PACKED, packed, strict=True))
 
 
@@ -173,7 +172,7 @@ def read_model(
     content: RecordDict, base: Params, longest: float, how: Compression | None = None
 ) -> tuple[Params, float]:
     """The model w of an answer, finite and formed as ``base``, and ||w - base|| <= ``longest``."""
-    record, like, moving = _only(content, ArrayRecord), base, _with_fractions(base)
+    record, like, moving = _only(content, ArrayRecord), base, _moving(base)
     size = sum(value.numel() for value in moving.values())
     if how is not None and PACKED[0] in record:
         like = dict(zip(PACKED, how.pack(torch.zeros(size)), strict=True))
@@ -182,18 +181,17 @@ def read_model(
     params = {name: _tensor(name, record[name].data, one) for name, one in like.items()}
     if how is not None and like is not base:
         packed = Packed(*params.values())
-        places = np.concatenate([[-1], packed.indices, [size]])
-        if np.diff(places).min() < 1:
+        if np.diff(packed.indices, prepend=-1, append=size).min() < 1:
             raise BadMessage(f"indices of an answer must rise, from 0 to at most {size - 1}")
         params = {**base, **how.receive(packed, moving)}  # counters stay the server's
-    moved = (params[n].double() - v.double() for n, v in base.items() if v.is_floating_point())
-    norm = math.sqrt(sum(float(value.square().sum()) for value in moved))
+    moved = ((params[name].double() - value.double()).square() for name, value in moving.items())
+    norm = math.sqrt(sum(float(squares.sum()) for squares in moved))
     if not norm <= longest or norm == math.inf:
         raise BadMessage(f"the update has norm {norm:.3g}, above {longest:.3g}, ten usual ones")
     return params, norm
 
 
-def _with_fractions(params: Params) -> Params:
+def _moving(params: Params) -> Params:
     return {name: value for name, value in params.items() if value.is_floating_point()}
 
 

@@ -77,7 +77,7 @@ def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any
     figure, panels = _panels(runs, WIDTH)
     for axes, (at, level) in zip(panels, by_level(runs).items(), strict=True):
         printed = {} if over_time else curves(*at)
-        for order, strategy in enumerate(_strategies(runs)):
+        for order, strategy in enumerate(dict.fromkeys(run.strategy for run in runs)):
             own = [_curve(run, name, over_time=over_time) for run in level.get(strategy, [])]
             style = {"color": COLOURS[order % len(COLOURS)], "zorder": 3 + order}
             for curve in own if len(own) > 1 else ():
@@ -131,7 +131,7 @@ def _log_axis(axis: Any, values: list[float], room: float = 0.0) -> None:
 
 def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
     """A violin per strategy, of rounds, or of clients (the paper's Figures 4 and 7)."""
-    strategies = _strategies(runs)
+    strategies = list(dict.fromkeys(run.strategy for run in runs))
     titles = [strategy_title(strategy) for strategy in strategies]
     width = max(WIDTH, PER_VIOLIN * len(strategies) + 1)
     figure, panels = _panels(runs, width)
@@ -223,10 +223,6 @@ def _timeline(runs: Runs) -> Any:
     figure.legend(handles=keys, loc="outside lower center", ncols=len(DOING), frameon=False)
     figure.suptitle(f"{benchmark}, {stragglers:g} % stragglers")
     return figure
-
-
-def _strategies(runs: Runs) -> list[str]:
-    return list(dict.fromkeys(run.strategy for run in runs))
 
 
 def _panels(runs: Runs, width: float) -> tuple[Any, list[Any]]:

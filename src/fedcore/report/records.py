@@ -48,6 +48,7 @@ def to_row(run: RunKey, record: RoundRecord) -> Row:
         **({"cut": True} if record.cut else {}),
         **({} if record.allowed is None else {"deadline": record.allowed / record.deadline}),
         **({"reason": record.reason} if record.reason else {}),
+        **({"metrics": {n: _finite(v) for n, v in own.items()}} if (own := record.metrics) else {}),
         **{name: round(getattr(record, field), 6) for field, name in REAL_TIME.items()},
     }
 
@@ -58,7 +59,8 @@ def from_row(row: Row) -> tuple[RunKey, RoundRecord]:
     values |= {field: _value(row, name) for field, name in REAL_TIME.items()}
     values["cut"] = "cut" in row
     values["allowed"] = _value(row, "deadline") if "deadline" in row else None
-    values["reason"] = str(row.get("reason", ""))
+    values["reason"], own = str(row.get("reason", "")), row.get("metrics", {})
+    values["metrics"] = {name: None if own[name] is None else float(own[name]) for name in own}
     clients = tuple(map(_client, row["clients"]))
     if "ending" in row:
         values["ending"] = Ending(*(_value(row["ending"], f.name) for f in fields(Ending)))

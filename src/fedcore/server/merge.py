@@ -1,6 +1,6 @@
 """How local models become the next global model (Algorithm 1, line 15)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -14,6 +14,7 @@ from fedcore.server.state import ServerState
 from fedcore.types import LocalUpdate, Params
 
 Weight = Callable[[LocalUpdate], float]
+Names = Iterable[str]
 
 
 def by_draws(update: LocalUpdate) -> float:
@@ -41,11 +42,16 @@ def aggregation(name: str) -> Merge:
 
 
 class RunningMean:
-    """Σ_i p_i w_i / Σ_i p_i over those who sent a parameter, in memory for one model."""
+    """Σ_i p_i w_i / Σ_i p_i over those who sent a parameter, in memory for one model.
 
-    def __init__(self, weight: Weight, state: ServerState) -> None:
-        self._weight = weight
-        self._state = state
+    Beside the merge ``own`` it is that of some ``names`` alone, such as BatchNorm's statistics.
+    """
+
+    def __init__(
+        self, weight: Weight, state: ServerState, own: Merge | None = None, names: Names = ()
+    ) -> None:
+        self._weight, self._names = weight, names or state.params
+        self._state, self._own = state, None if own is None else own(state)
         self._totals = dict.fromkeys(state.params, 0.0)
         # float64, so that the order of the answers cannot show in a float32 result
         exact = torch.float64
@@ -54,17 +60,20 @@ class RunningMean:
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""
         weight = self._weight(update)
+        if self._own is not None:
+            self._own.add(update, base)
         for name, value in update.params.items():
             self._totals[name] += weight
             self._sums[name].add_(value, alpha=weight)
 
     def finish(self) -> ServerState:
         """The state with the mean as its model."""
-        now, sent = self._state.params, {n: total for n, total in self._totals.items() if total}
+        state = self._state if self._own is None else self._own.finish()
+        now, sent = state.params, {n: self._totals[n] for n in self._names if self._totals[n]}
         if not sent:
-            return self._state
+            return state
         means = {n: (self._sums[n] / total).to(now[n].dtype) for n, total in sent.items()}
-        return replace(self._state, params={**now, **means})
+        return replace(state, params={**now, **means})
 
 
 Updates: TypeAlias = Sequence[LocalUpdate]

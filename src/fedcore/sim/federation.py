@@ -11,11 +11,14 @@ from torch.utils.data import default_collate
 
 from fedcore import plugins
 from fedcore.arrays import check_alike
+from fedcore.bundle import Inputs, parts_of
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
+from fedcore.losses import IGNORED, cross_entropy
 from fedcore.sources.clients import LazyClients, is_streamed
 from fedcore.sources.torch_data import GIVEN, Streamed, as_client, size_of
-from fedcore.task import Task, count_classes
+from fedcore.task import CLASSES, Task, Terms
+from fedcore.trial import outputs_of
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
@@ -39,33 +42,51 @@ class Federation:
         return sum(value.nbytes for value in self.initial.values())
 
 
+def settled(terms: Terms, targets: Tensor) -> Terms:
+    """Terms for such targets: a class for each of several positions has no fast path."""
+    several = targets.dim() > 1 and targets.shape[1] > 1 and not targets.is_floating_point()
+    return replace(terms, loss=cross_entropy) if several and terms.loss is None else terms
+
+
 def federation_from_model(
-    dataset: FederatedDataset, model_name: str, seed: int, method: plugins.Options = plugins.NONE
+    dataset: FederatedDataset,
+    model_name: str,
+    seed: int,
+    method: plugins.Options = plugins.NONE,
+    terms: Terms = CLASSES,
 ) -> Federation:
     """Data plus the named model, initialised from ``seed``; of ``method`` it gets what it takes."""
-    dataset = check_dataset(dataset)
-    example = next(iter(dataset.clients.values())).take(slice(0, 1))[0][0]
+    dataset = check_dataset(dataset, terms=terms)
+    x, y = next(iter(dataset.clients.values())).take(slice(0, 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # as the authors do: their seeds give their initial models
-        known = example, dataset.num_classes
+        known = next(iter(parts_of(x).values()))[0], dataset.num_classes
         model = plugins.build("model", model_name, nn.Module, *known, method=method)
-    scored = count_scores(model, example[None])
-    if scored != dataset.num_classes:
+    scored = try_out(Task(model, terms=settled(terms, y)), x, y)
+    if scored != dataset.num_classes and terms.loss is None:
         there = f"but the data has {dataset.num_classes}"
         raise BadOption(f"model {model_name!r} scores {scored} classes, {there}")
-    return federate(dataset, model)
+    return federate(dataset, model, None, terms)
 
 
-def count_scores(model: nn.Module, sample: Tensor) -> int:
-    """How many classes a model scores, found by trying it on a batch of one ``sample``."""
+def try_out(task: Task, x: Inputs, y: Tensor) -> int:
+    """How many numbers a model ends in, with its loss, for one sample, if both can be trained."""
     # A copy, for a model may change when it is called; in training, some layers need more samples.
-    with torch.no_grad():
-        return count_classes(copy.deepcopy(model).eval(), sample)
+    task, classes = copy.deepcopy(task), task.terms.loss is None
+    task.model.eval()
+    with torch.enable_grad():
+        found = outputs_of(partial(task.logits, {}), x, classes=classes)
+        if not classes:
+            task.losses(found, y)
+    return found.shape[-1]
 
 
-def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = None) -> Federation:
+def federate(
+    dataset: FederatedDataset, model: nn.Module, head: str | None = None, terms: Terms = CLASSES
+) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
-    task = Task(model, head)
+    labels = next(iter(dataset.clients.values())).y
+    task = Task(model, head, settled(terms, labels))
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
@@ -76,7 +97,9 @@ def federate(dataset: FederatedDataset, model: nn.Module, head: str | None = Non
     return Federation(dataset, task, STATIC if static else LAST_LAYER_INPUT, initial)
 
 
-def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> FederatedDataset:
+def check_dataset(
+    dataset: FederatedDataset, floating: Type = torch.float32, terms: Terms = CLASSES
+) -> FederatedDataset:
     """The dataset as tensors, refused where no model can train on it; lazy clients when loaded."""
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
@@ -86,20 +109,23 @@ def check_dataset(dataset: FederatedDataset, floating: Type = torch.float32) -> 
         sizes = [size_of(f"client {number}", one) for number, one in enumerate(given)]
         dataset = replace(dataset, clients=LazyClients(sizes, given.__getitem__))
     first = next(iter(dataset.clients))
-    example = as_client(f"client {first}", dataset.clients[first], floating).x[:0]
+    one = as_client(f"client {first}", dataset.clients[first], floating, classes=False)
+    example, loss = one.x[:0], settled(terms, one.y).loss
 
     def checked(number: ClientId | None, data: ClientData, *, ragged: bool = False) -> ClientData:
         owner = "the test set" if number is None else f"client {number}"
-        data = as_client(owner, data, floating)
+        data = as_client(owner, data, floating, classes=loss is None)
         if isinstance(data, Streamed):
             ragged = data.collate is not default_collate  # which may pad each batch as it likes
             return replace(data, check=partial(checked, number, ragged=ragged))
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
-        if data.x.is_floating_point() and not bool(torch.isfinite(data.x).all()):
+        if not all(bool(torch.isfinite(part).all()) for part in parts_of(data.x).values()):
             found = f"{owner} has NaN or infinity among its inputs"
             raise BadData(f"{found}; clean or drop those samples")
-        for label in (int(data.labels.min()), int(data.labels.max())):
+        labels = data.labels if loss is None else data.labels[data.labels != IGNORED]
+        ends = (labels.min(), labels.max()) if loss in (None, cross_entropy) and len(labels) else ()
+        for label in map(int, ends):
             if not 0 <= label < classes:
                 raise BadData(f"{owner} has label {label}; labels must be 0 to {classes - 1}")
         if not ragged:

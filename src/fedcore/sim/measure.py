@@ -1,20 +1,24 @@
 """How good the model of a round is: mean loss (Eq. 1) and accuracy, on data equal for all runs."""
 
+import math
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedcore.bundle import Inputs, joined, parts_of
 from fedcore.client.executors.stacked_model import scores_of
 from fedcore.compiled import say_once
+from fedcore.losses import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, sizes_of
 from fedcore.sources.torch_data import Streamed
+from fedcore.task import Loss
 from fedcore.types import ClientData, ClientId, Generator, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
@@ -25,15 +29,17 @@ PER_CLIENT = 50  # samples that a client is judged by where not all samples are 
 
 Held = Mapping[ClientId, ClientData]
 Pieces = list[ClientData]
-Forward = Callable[[Params, Tensor], Tensor]  # scores [batch, classes]
+Parts = list[slice]
+Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Mean loss and share of right answers."""
+    """Mean loss, share of right answers, None where there are no classes, and own metrics."""
 
     loss: float
-    accuracy: float
+    accuracy: float | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Measure:
@@ -45,7 +51,9 @@ class Measure:
         """Draw ``count`` training and test samples, 0: all; ``split`` keeps half of these apart."""
         # A GPU has enough to do with one; 0 threads are one per core.
         passes = (threads or os.cpu_count() or 1) if device.type == "cpu" else 1
-        self._evaluator = Evaluator([scores_of(federation.task, device) for _ in range(passes)])
+        self._metrics, loss = federation.task.terms.metrics, federation.task.terms.loss
+        scores = [scores_of(federation.task, device) for _ in range(passes)]
+        self._evaluator, self._forward = Evaluator(scores, loss), scores[0]
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
         unasked = count == 0 and isinstance(clients, LazyClients) and clients.costly
@@ -75,6 +83,8 @@ class Measure:
             ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
             places = np.sort(order[: np.searchsorted(ends, count) + 1])
             self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
+        if self._metrics:  # those that fail do so before anything is trained
+            self.test({name: value.to(device) for name, value in federation.initial.items()})
 
     def train(self, params: Params) -> Score | None:
         """L(w) of Eq. 1 and the accuracy on training data, unless reading them takes too long."""
@@ -83,7 +93,16 @@ class Measure:
     def test(self, params: Params, half: str = "test") -> Score | None:
         """The same on held-out data, if there are any, or on the half called 'validation'."""
         data = self._held_out.get(half)
-        return None if data is None else self._evaluator.score(params, [data])
+        if data is None:
+            return None
+        score = self._evaluator.score(params, [data])
+        if not self._metrics:
+            return score
+        chunks = (data.take(slice(n, n + CPU_CHUNK)) for n in range(0, len(data), CPU_CHUNK))
+        with torch.no_grad():
+            seen = [(self._forward(params, x).cpu(), y.cpu()) for x, y in chunks]
+        found = measured(self._metrics, *map(torch.cat, zip(*seen, strict=True)))
+        return replace(score, metrics=found)
 
     def loss_of(self, params: Params, client: ClientId) -> float:
         """L^i(w): the mean loss of a client's samples."""
@@ -111,8 +130,8 @@ class Evaluator:
     own. Sums are added in the order of the samples, so threads change no result.
     """
 
-    def __init__(self, passes: Sequence[Forward]) -> None:
-        self._passes = passes
+    def __init__(self, passes: Sequence[Forward], loss: Loss | None = None) -> None:
+        self._passes, self._loss = passes, loss
         self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
 
     def score(self, params: Params, pieces: Iterable[ClientData]) -> Score:
@@ -123,7 +142,7 @@ class Evaluator:
             sums += self.sums(params, data)
             count += len(data)
         loss, hits = sums.tolist()  # one look at the device for all chunks
-        return Score(loss / count, hits / count)
+        return Score(loss / count, None if math.isnan(hits) else hits / count)
 
     def sums(self, params: Params, data: ClientData) -> Tensor:
         """Sum of losses and number of right answers [2], on the device of the parameters."""
@@ -133,12 +152,12 @@ class Evaluator:
         chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
-            return torch.stack(_sums(self._passes[0], params, data, parts)).sum(dim=0)
+            return torch.stack(self._sums(self._passes[0], params, data, parts)).sum(dim=0)
         threads = len(self._passes)
 
         def share(number: int) -> list[Tensor]:
             torch.set_num_threads(1)
-            return _sums(self._passes[number], params, data, parts[number::threads])
+            return self._sums(self._passes[number], params, data, parts[number::threads])
 
         before = torch.get_num_threads()
         try:
@@ -148,25 +167,29 @@ class Evaluator:
         in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
         return torch.stack(in_order).sum(dim=0)
 
-
-@torch.no_grad()
-def _sums(forward: Forward, params: Params, data: ClientData, parts: list[slice]) -> list[Tensor]:
-    """Σ_j L_j, L_j = log Σ_c exp a_jc - a_jy, and number of right answers [2] of each part."""
-    sums = []
-    for part in parts:
-        x, y = data.take(part)
-        scores = forward(params, x)
-        # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
-        losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
-        right = (scores.argmax(dim=1) == y).sum()
-        sums.append(torch.stack([losses.double().sum(), right.double()]))
-    return sums
+    @torch.no_grad()
+    def _sums(self, score: Forward, params: Params, data: ClientData, parts: Parts) -> list[Tensor]:
+        """Σ_j L_j and number of right answers [2] of each part."""
+        sums = []
+        for part in parts:
+            x, y = data.take(part)
+            scores = score(params, x)
+            if self._loss is None:
+                # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
+                losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
+                right = (scores.argmax(dim=1) == y).sum()
+            else:
+                losses, right = self._loss(scores, y), right_answers(scores, y)
+            sums.append(torch.stack([losses.double().sum(), right.double()]))
+        return sums
 
 
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
 ) -> tuple[float | None, float | None]:
-    """Accuracy on slow clients' samples; the mean of the worst ceil(n / 10) of n clients."""
+    """Accuracy on slow clients' samples, and of the worst ceil(n / 10) of n; None: no classes."""
+    if any(math.isnan(hits) for hits, _ in scores.values()):
+        return None, None
     theirs = [score for client, score in scores.items() if client in slow]
     right, count = (sum(column) for column in zip(*theirs, strict=True)) if theirs else (0.0, 0)
     accuracies = sorted(hits / samples for hits, samples in scores.values())
@@ -185,10 +208,11 @@ def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator
         client = ids[owner]
         start = ends[owner] - sizes[client]
         parts.append(ClientData(*clients[client].take(torch.from_numpy(rows - start))))
-    return [pool(parts)] if len({part.x.shape[1:] for part in parts}) == 1 else parts
+    shapes = {str([x.shape[1:] for x in parts_of(part.x).values()]) for part in parts}
+    return [pool(parts)] if len(shapes) == 1 else parts
 
 
 def pool(clients: Iterable[ClientData]) -> ClientData:
     """All clients' samples in one piece."""
     inputs, labels = zip(*(client.take(slice(None)) for client in clients), strict=True)
-    return ClientData(torch.cat(inputs), torch.cat(labels))
+    return ClientData(joined(inputs), torch.cat(labels))

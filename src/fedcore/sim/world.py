@@ -22,6 +22,7 @@ from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
 from fedcore.server.loop import LoopSettings, Merged, Server
+from fedcore.server.merge import AGGREGATIONS, RunningMean
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
@@ -105,6 +106,10 @@ def build_world(
     if is_streamed(clients) and experiment.proxy == STATIC:
         raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
+    if experiment.batch_norm == "average":
+        mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
+        names = list(federation.task.statistics())
+        strategy = replace(strategy, merge=partial(mean, names=names))
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training
     plain = choose_executor(*of, threads=threads, device=device)
@@ -143,7 +148,8 @@ def simulate_rounds(
     world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
 ) -> Rounds:
     """Train the rounds after the ``past`` ones, from ``start`` on; yields records and states."""
-    accuracies = [record.test_accuracy for record in past if record.test_accuracy is not None]
+    tested = ((r.test_accuracy, r.test_loss) for r in past)
+    accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
         state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
@@ -174,7 +180,7 @@ def _record(
         trained = world.measure.train(merged.state.params)
         tested = world.measure.test(merged.state.params)
     if tested:
-        accuracies.append(tested.accuracy)
+        accuracies.append(goodness(tested.accuracy, tested.loss))
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
         last = last or 0 < world.patience <= since
     ending = _ending(world, merged.state.params) if last else None
@@ -186,6 +192,7 @@ def _record(
         train_accuracy=trained.accuracy if trained else None,
         test_loss=tested.loss if tested else None,
         test_accuracy=tested.accuracy if tested else None,
+        metrics=tested.metrics if tested else {},
         wall_seconds=ended - began,
         ending=ending,
         cut=merged.cut,
@@ -197,6 +204,11 @@ def _record(
         waited_seconds=chosen.waited - before.waited,
         evaluation_seconds=ended - executed,
     )
+
+
+def goodness(accuracy: float | None, loss: float | None) -> float:
+    """What patience goes by: the accuracy, or -L where there are no classes."""
+    return -(math.inf if loss is None else loss) if accuracy is None else accuracy
 
 
 def _ending(world: World, params: Params) -> Ending:

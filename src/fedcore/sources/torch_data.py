@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from fedcore.arrays import as_samples, as_tensor
+from fedcore.arrays import as_samples
+from fedcore.bundle import parts_of
 from fedcore.compiled import say_once
 from fedcore.errors import BadData, BadOption, failed
 from fedcore.types import ClientData
@@ -28,7 +29,7 @@ _reading = threading.Lock()  # a Dataset may hold an open file, which threads mu
 class Streamed(ClientData):
     """Samples that are read when they are taken.
 
-    ``x`` [0, ...] is what inputs look like; ``y`` [m] holds the labels met so far, -1 elsewhere.
+    ``x`` [0, ...] is what inputs look like; ``y`` holds labels met so far, -1 or NaN elsewhere.
     """
 
     owner: str = ""
@@ -39,12 +40,15 @@ class Streamed(ClientData):
     @property
     def large(self) -> bool:
         """Whether all inputs are too much for a block."""
-        return len(self) * math.prod(self.x.shape[1:]) * self.x.element_size() > HELD
+        parts = parts_of(self.x).values()
+        row = sum(math.prod(part.shape[1:]) * part.element_size() for part in parts)
+        return len(self) * row > HELD
 
     @property
     def labels(self) -> Tensor:
         """Labels of all samples; those that nobody has met are read."""
-        for part in torch.split((self.y < 0).nonzero()[:, 0], 128):
+        unmet = torch.isnan(self.y) if self.y.is_floating_point() else self.y < 0
+        for part in torch.split(unmet.reshape(len(self), -1).any(1).nonzero()[:, 0], 128):
             self.take(part)
         return self.y
 
@@ -58,7 +62,8 @@ class Streamed(ClientData):
             return self.x, self.y[:0]
         data = _read(self.owner, self.dataset, list(rows), self.collate)
         data = (self.check(data) if self.check else data).to(self.y.device)
-        self.y[index] = data.y
+        if data.y.shape[1:] == self.y.shape[1:]:  # a collate function may pad each batch otherwise
+            self.y[index] = data.y
         return data.x, data.y
 
     def to(self, device: torch.device) -> "Streamed":
@@ -90,17 +95,23 @@ def opened(owner: str, given: Any) -> Any:
             raise BadData(f"{what}; give its .dataset, or a torch.utils.data.Subset of it")
         say_once("of a DataLoader its dataset and collate function are used, not size and order")
         given, collate = given.dataset, given.collate_fn
-    like = _read(owner, given, [0], collate).x[:0]
-    data = Streamed(like, torch.full((size,), -1), None, owner, given, collate)
+    like = _read(owner, given, [0], collate)
+    unmet = math.nan if like.y.is_floating_point() else -1
+    labels = torch.full((size, *like.y.shape[1:]), unmet, dtype=like.y.dtype)
+    data = Streamed(like.x[:0], labels, None, owner, given, collate)
     alone = data.large or collate is not default_collate
     return data if alone else ClientData(*data.take(slice(None)))
 
 
-def as_client(owner: str, given: Any, floating: torch.dtype) -> ClientData:
+def as_client(owner: str, given: Any, floating: torch.dtype, *, classes: bool = True) -> ClientData:
     """``as_samples``, of a Dataset too."""
-    given, convert = opened(owner, given), partial(as_samples, owner, floating=floating)
+    given = opened(owner, given)
+    convert = partial(as_samples, owner, floating=floating, classes=classes)
     if isinstance(given, Streamed):
-        return replace(given, x=convert((given.x, given.y[:0])).x, check=convert)
+        like = convert((given.x, given.y[:0]))
+        whole = torch.full_like(given.y, -1, dtype=torch.int64)
+        y = given.y.to(like.y.dtype) if like.y.is_floating_point() else whole
+        return replace(given, x=like.x, y=y, check=convert)
     return convert(given)
 
 
@@ -118,8 +129,8 @@ def _read(owner: str, dataset: Any, rows: list[int], collate: Callable[[Any], An
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         what = f"samples of {owner} must be pairs (input, label), got a {type(batch).__name__}"
         raise BadData(f"{what}; give a DataLoader whose collate_fn makes a pair of a batch")
-    inputs = as_tensor(f"inputs of {owner}", batch[0])
-    data = as_samples(owner, (inputs, batch[1]), inputs.dtype)
+    kept = torch.float64 if getattr(batch[0], "dtype", None) == torch.float64 else torch.float32
+    data = as_samples(owner, (batch[0], batch[1]), kept, classes=False)
     if len(data) != len(rows):
         raise BadData(f"{owner} gave {len(data)} samples where {len(rows)} were asked for")
     return data

@@ -3,7 +3,7 @@ import pytest
 
 from fedcore.coreset.medoids import plain
 from fedcore.coreset.medoids import solve as module
-from fedcore.coreset.medoids.kernels import add_keys
+from fedcore.coreset.medoids.kernels import add_keys, grouped
 from fedcore.coreset.metric import Euclidean
 
 
@@ -99,3 +99,26 @@ def test_the_compiled_hash_is_the_plain_one(rounded, width):
     plain.add_keys(keys[0], values, factors)
     add_keys(keys[1], values, factors)
     np.testing.assert_array_equal(keys[0], keys[1])
+
+
+@pytest.mark.parametrize("copies", [0, 1, 40])
+@pytest.mark.parametrize(("count", "width"), [(1, 3), (2, 1), (90, 4), (300, 70)])
+def test_groups_are_the_same_without_compiled_loops(monkeypatch, count, width, copies):
+    values = np.random.default_rng(count).normal(size=(count, width)).astype(np.float32)
+    values = np.concatenate([values, np.repeat(values[:1], copies, axis=0), values[: count // 3]])
+    found = module.distinct([values], seed=5)
+    monkeypatch.setattr(module, "NUMBA", False)
+    plainly = module.distinct([values], seed=5)
+    for name in ("first", "group", "counts"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(plainly, name))
+    assert found.counts.sum() == len(values)
+
+
+def test_equal_keys_of_different_points_are_not_trusted():
+    values = np.array([[1.0], [1.0], [2.0]], np.float32)
+    keys = np.tile(np.array([7, 7, 9]), (3, 1))
+    first, group, counts, certain = grouped(keys, values)
+    assert certain
+    assert sorted(first.tolist()) == [0, 2]
+    assert (group[0] == group[1], sorted(counts.tolist())) == (True, [1, 2])
+    assert not grouped(np.zeros((3, 3), np.int64), values)[3]

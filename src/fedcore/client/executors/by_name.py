@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from fedcore.bundle import Bundle
 from fedcore.client.coresets import Clients
 from fedcore.client.executors.linear import LinearExecutor, chain_of
 from fedcore.client.executors.sequential import SequentialExecutor
@@ -15,7 +16,7 @@ from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.compiled import say_once
 from fedcore.errors import BadOption
 from fedcore.sources.clients import is_streamed, sizes_of
-from fedcore.task import Task
+from fedcore.task import CLASSES, Task
 from fedcore.types import ClientData, Executor, TrainingSettings
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,14 @@ def choose_executor(
         from fedcore.client.executors.remote import RayExecutor
 
         return RayExecutor(task, clients, settings, threads, device)
+    # What fast paths do not know: losses, statistics, precisions and inputs of other kinds
+    if task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle):
+        if name == "compiled":
+            kinds = "cross-entropy, one class a sample, one tensor of inputs, float32"
+            raise BadOption(f"executor 'compiled' is for {kinds}; use 'auto'")
+        if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
+        return SequentialExecutor(task.on(device), clients, settings)
     if name == "auto" and is_streamed(clients):
         name = "sequential"
     asked = name in ("auto", "compiled") and device.type == "cpu"

@@ -1,6 +1,7 @@
 """The plain executor, one step after another: what a real client runs, and every other's twin."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -9,7 +10,7 @@ from fedcore.client.job import Job, Rest, loss_sums
 from fedcore.client.step import Batch, Memory, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
-from fedcore.task import trained_names
+from fedcore.task import BATCH_NORM, trained_names
 from fedcore.types import Assignment, LocalUpdate, Params
 
 
@@ -22,12 +23,17 @@ class SequentialExecutor(BlockwiseExecutor):
         (assignment,) = assignments
         device = next(iter(params.values())).device
         data = self._clients[assignment.client_id].to(device)
+        sends = self._task.terms.batch_norm == "average"
+        if self._task.terms.batch_norm in BATCH_NORM:
+            params = self._task.begin(params)
         job = Job(assignment, self._task, data, self._settings, self._coresets)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             # What a model draws while it trains, as dropout does, has a stream of its own.
             draws = stream(assignment.seed, *assignment.path("model"))
             torch.manual_seed(int(draws.integers(1 << 63)))
-            return [train_plainly(params, job, self.may_step)]
+            answer = train_plainly(params, job, self.may_step)
+        now = {n: v.clone() for n, v in self._task.statistics().items()} if sends else {}
+        return [replace(answer, params={**answer.params, **now})]
 
 
 def train_plainly(
@@ -36,7 +42,7 @@ def train_plainly(
     """Do what a job says until it is done or may not; ``params`` lie where its data do."""
     plan, shift = job.assignment.plan, job.assignment.shift
     if shift is not None:
-        shift = {name: value.to(params[name].device) for name, value in shift.items()}
+        shift = {name: shift[name].to(value.device) for name, value in params.items()}
     rate = job.settings.learning_rate_at(job.assignment.base_version)
     memory = Memory.blank(job.settings, {n: v[None] for n, v in params.items()})
     trained = None
@@ -55,7 +61,7 @@ def train_plainly(
                 return job.answer(params)
             chosen = torch.from_numpy(index[real])
             x, y = job.data.take(chosen)
-            batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(x.device))
+            batch = Batch(x, y, torch.from_numpy(coefficient[real]).to(y.device))
             params, own, part = step(job.task, params, batch, rule, watch=now.watch)
             losses.append(own)
             order.append(chosen)

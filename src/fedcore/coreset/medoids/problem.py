@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # the answer must be at hand where numba is not
 
 COARSE, FINE = 7, 12  # bits of a number that the leading hash of a point sees, and the next one
 FAR = 2.0**30  # steps from the mean, beyond which they see no difference
+LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)  # bits of joined hashes
+# Shifts and factors that spread what keys differ in over all their bits.
+MIXED = (31, -7046029254386353131), (29, -4658895280553007687)
 
 
 class TimeUp(Exception):
@@ -47,8 +50,3 @@ class Medoids:
     finished: bool = True  # False if the time ran out first
     objective: float = 0.0  # Σ_j d(j, its medoid), differences and sums in float64
     error: float | None = None  # that of the weighted sum, where it is known (``gradient_error``)
-
-    @property
-    def weights(self) -> NDArray[np.int64]:
-        """How many points each medoid serves, [k]; they sum to n."""
-        return np.bincount(self.assignment, minlength=len(self.indices))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.compiled import have_numba
-from fedcore.coreset.medoids.problem import Medoids, Over, Problem
+from fedcore.coreset.medoids.problem import LOW_24, LOW_40, MIXED, Medoids, Over, Problem
 from fedcore.coreset.metric import Array, Euclidean, Metric, pair_distances, relative
 from fedcore.seeding import words
 
@@ -24,7 +24,6 @@ SHORT = 40  # coordinates that are not worth turning (``principal``),
 SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
 MOST_ROUNDED = 4096  # points up to which rounded numbers lead: of more, some always round apart
-LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)
 NUMBA = have_numba()
 HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
 
@@ -119,7 +118,7 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     do that.
     """
     if NUMBA:
-        from fedcore.coreset.medoids.kernels import add_keys
+        from fedcore.coreset.medoids.kernels import add_keys, grouped
     else:
         from fedcore.coreset.medoids.plain import add_keys
     generator = np.random.default_rng([seed, *HASH])
@@ -132,7 +131,11 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
         label = labels.astype(np.int32)[:, None].view(np.float32)
         add_keys(keys[-1:], label, _factors(generator, 1))
         rows = [*rows, label]
-    for shift, factor in ((31, -7046029254386353131), (29, -4658895280553007687)):
+    if NUMBA and small and len(rows) == 1:
+        *found, certain = grouped(keys, rows[0])
+        if certain:  # as nearly always; else what follows finds out
+            return Distinct(*found)
+    for shift, factor in MIXED:
         keys ^= keys >> shift
         keys *= factor
     joined = keys[-1]

@@ -16,8 +16,9 @@ app = ClientApp()
 def train(msg: Message, context: Context) -> Message:
     began, age = time.monotonic(), time.time() - msg.metadata.created_at
     order = json.loads(msg.content["config"]["fedcore-order"])
+    told = order["assignment"]
     own = context.node_config
-    fault, number = own.get("fault", ""), order["version"] + 1
+    fault, number = own.get("fault", ""), told["base_version"] + 1
     if number >= 2:
         if fault == "raises":
             raise RuntimeError("this client always fails")
@@ -33,7 +34,7 @@ def train(msg: Message, context: Context) -> Message:
     left = (order["deadline"] - min(max(age, 0.0), order["deadline"]) - order["back"]) * 0.98
     planned = sum(
         phase["epochs"] * min(samples, phase["coreset"]["budget"] if phase["coreset"] else samples)
-        for phase in order["plan"]["phases"]
+        for phase in told["plan"]["phases"]
     )
     work = 0
     for number_of_step in range(planned // 8):
@@ -54,7 +55,7 @@ def train(msg: Message, context: Context) -> Message:
     report = {
         "num-examples": samples,
         "ticket": order["ticket"],
-        "base-version": order["version"],
+        "base-version": told["base_version"],
         "steps": work // 8,
         "work": work,
         "training-seconds": spent,
