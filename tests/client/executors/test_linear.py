@@ -17,6 +17,7 @@ from fedcore.types import (
     Phase,
     TrainingSettings,
     Way,
+    Weighting,
 )
 
 
@@ -107,6 +108,25 @@ def test_coresets_are_the_same_chosen_ahead_or_not_on_any_number_of_threads(buil
             assert (one.client_id, one.coreset_size) == (other.client_id, other.coreset_size)
             assert one.gradient_error == other.gradient_error
             assert all(torch.equal(one.params[name], other.params[name]) for name in start)
+
+
+def test_it_is_compiled_once_whatever_it_is_given(build_client):
+    from fedcore.client.executors.linear_kernel import train_chain
+
+    before = len(train_chain.signatures)
+    network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    drawn = CoresetSpec(4, "kmedoids", "logits", weighting=Weighting.PROPORTIONAL)
+    for model in (nn.Linear(3, 2, bias=False), network):
+        task, data = Task(model), build_client(20)
+        start = task.initial_params()
+        columns = ClientData(data.x.T.contiguous().T, data.y.int())
+        last = Phase(1, drawn) if model is network else Phase(1)
+        for how, client in (({}, data), ({"momentum": 1, "clip_norm": 2}, columns)):
+            executor = LinearExecutor(task, {0: client}, TrainingSettings(1, 4, **how))
+            plan = LocalPlan((Phase(1), last), Way.FULL, prox_mu=1, step_scale=2)
+            asked = [Assignment(0, plan, 0, 0), Assignment(0, plan, 0, 0, shift=start)]
+            executor.run(start, asked)
+    assert len(train_chain.signatures) <= max(before, 1)
 
 
 BY_GRADIENTS = LocalPlan((Phase(1), Phase(2, CoresetSpec(4, "kmedoids", "logits"))), Way.CORESET)

@@ -20,7 +20,8 @@ from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task, has_hooks, trained_names
 from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
 
-Chain = NDArray[np.float32]  # a row a layer, as ``chain_of`` gives them
+# Of every layer inputs, outputs, biases, kind of activation, and what that leaves of a < 0
+Chain = NDArray[np.float32]
 KINDS = {"relu": 0, "leaky_relu": 0, "tanh": 1, "sigmoid": 2, "silu": 3, "gelu": 4}
 SHAPES = ("flatten", "view", "reshape")
 
@@ -39,10 +40,7 @@ class _Calls(TorchFunctionMode):
 
 
 def chain_of(task: Task, clients: Clients) -> Chain | None:
-    """Inputs, outputs, biases, kind of activation and what it leaves of a < 0, layer by layer.
-
-    None where a model, as a batch goes through it, is anything else than a chain.
-    """
+    """What a model calls when two samples go through it, None if that is anything but a chain."""
     task, example = task.on(torch.device("cpu")), next(iter(clients.values()))
     params, now = task.initial_params(), example.take(slice(0, 2))[0].cpu()
     try:
@@ -52,7 +50,7 @@ def chain_of(task: Task, clients: Clients) -> Chain | None:
         return None
     used, chain, fits = [], [], have_numba() and not has_hooks(task.model)
     for name, (before, *given), output in calls.made:
-        if name in ("size", "dim", "__get__") and not isinstance(output, Tensor):
+        if name in ("size", "dim", "__len__", "__get__") and not isinstance(output, Tensor):
             continue  # a question of shape
         more = [value for value in given if value is not None and not isinstance(value, bool)]
         if name == "linear" and before.dim() == 2:
@@ -94,14 +92,15 @@ class LinearExecutor(BlockwiseExecutor):
         # Of one layer, what goes by gradients is as ever: published results keep their last digit.
         gradients = waits_for_gradients(assignment.plan) or self._settings.measure_full_gradient
         unseen = gradients and (len(weights) == 1 or task.head_weight(params) is not weights[-1])
-        if unseen or self._settings.adam or self._chain is None:
-            return [train_plainly(params, job)]
-        return [self._compiled(params, job, self._chain)]
+        plainly = unseen or self._settings.adam
+        return [train_plainly(params, job) if plainly else self._compiled(params, job)]
 
-    def _compiled(self, params: Params, job: Job, chain: Chain) -> LocalUpdate:
+    def _compiled(self, params: Params, job: Job) -> LocalUpdate:
         from fedcore.client.executors.linear_kernel import train_chain
 
         plan, shift, how = job.assignment.plan, job.assignment.shift, self._settings
+        chain = self._chain
+        assert chain is not None  # as ``choose_executor`` has found
         flat = parameters_to_vector(params.values()).cpu()
         parts = torch.split(flat, [value.numel() for value in params.values()])
         views = {n: part.view(params[n].shape) for n, part in zip(params, parts, strict=True)}

@@ -141,10 +141,9 @@ def _optimise(w: Floats, d: Floats, u: Floats, start: Floats, numbers: Exact) ->
 def train_chain(
     w: Floats, chain: Floats, tape: Tape, rule: Rule, counts: tuple[int, int, int], seen: Seen
 ) -> None:
-    """Walk a tape, moving ``w``; several layers with a pull or a shift need room for d.
+    """Walk a tape, moving ``w``; without room for d and u, opt(d) = d, of one layer or no pull.
 
-    ``counts``: steps whose losses are noted, layers and parameters that stay. No room for d and u:
-    opt(d) = d; none for L of every sample: only the sums are noted.
+    ``counts`` are steps whose losses are noted, and layers and parameters that stay as they are.
     """
     (x, _, index, coefficient), (anchor, shift, memory, numbers) = tape, rule
     first_epoch, first, begin = counts
