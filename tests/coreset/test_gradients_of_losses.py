@@ -11,8 +11,7 @@ from torch.nn import functional
 import fedcore
 from fedcore.bundle import Bundle
 from fedcore.client.step import Batch, StepRule, step
-from fedcore.coreset.collect import head_gradients
-from fedcore.coreset.proxies import space_of
+from fedcore.coreset.proxies import head_gradients, space_of
 from fedcore.errors import BadOption
 from fedcore.losses import cross_entropy, loss_of
 from fedcore.task import Task, Terms

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import fedcore
-from fedcore.coreset.collect import head_gradients
+from fedcore.coreset.proxies import head_gradients
 from fedcore.errors import BadOption
 from fedcore.task import Task, Terms
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-
 from benchmarks.theory.cases import every_path
 from benchmarks.theory.tighter import last_model
+
 from fedcore.theory import Constants, logistic
 from fedcore.theory.measured import run
 
