@@ -24,6 +24,7 @@ def sections() -> dict[str, str]:
     growth = _read("growth.json")
     return {
         "rounds": rounds_table.section(),
+        "chains": chains_table(_read("chains.json")["chains"]),
         "peers": peers_section(_read("peers.json")),
         "lab-peers": lab_peers_section(_read("lab-peers.json")),
         "cohort": growth_table(growth["cohort"], "cohort"),
@@ -45,6 +46,24 @@ def tiny_table(report: dict[str, Any]) -> str:
         times = f"{found['seconds a round']:.3f} | {found['times FedProx']:.2f}"
         lines.append(f"| {name} | {times} | {asked} | {share} |")
     return "\n".join(lines)
+
+
+def chains_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Microseconds of a core a step, of the plain loop, side by side, and compiled."""
+    head = ["layers", "activation", "batch", "rule", "parameters", "plain loop, µs"]
+    head += ["side by side, µs", "compiled, µs", "times faster than plain", "floor, µs"]
+    known = ("widths", "activation", "batch", "rule")
+    body = [
+        [
+            *(str(row[name]) for name in known),
+            f"{row['parameters']:,}",
+            *(rounds_table.number(row[f"{name} us"]) for name in ("plain", "before", "ours")),
+            f"{row['plain us'] / row['ours us']:.3g}",
+            rounds_table.number(row["floor us"]),
+        ]
+        for row in rows
+    ]
+    return _table(head, body)
 
 
 def peers_section(report: dict[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Measure the simulator: ``python -m benchmarks.simulator [--device cuda] [--quick]``.
 
+    python -m benchmarks.simulator --device cpu --add perceptron    one row more, or renewed
+
 Client-steps per second of the plain loop (one client after another, on a CPU at its best number
 of threads) and of what ``--executor auto`` takes, on the same clients, in one run, a process for
 each model. The best of several turns counts: others may use the machine as well. The two must agree
@@ -50,27 +52,28 @@ def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-Spent = tuple[float, float]  # seconds and page faults per client-step
+Spent = tuple[float, float, float]  # seconds, page faults and seconds of cores per client-step
 
 
 def spent_by(executor: Executor, params: Params, workload: Workload) -> Spent:
     """Per client-step, all clients together."""
-    begin, faults = time.perf_counter(), page_faults()
+    begin, faults, cores = time.perf_counter(), page_faults(), time.process_time()
     wait_for(executor.run(params, assignments_of(workload)))
-    steps = workload.client_steps
-    return (time.perf_counter() - begin) / steps, (page_faults() - faults) / steps
+    spent, steps = time.perf_counter() - begin, workload.client_steps
+    return spent / steps, (page_faults() - faults) / steps, (time.process_time() - cores) / steps
 
 
 def spent_plainly(executor: Executor, params: Params, workload: Workload) -> Spent:
     """The same of the plain loop, which takes clients in turn: some of them suffice."""
     begin, spent, done, faults = time.perf_counter(), 0.0, 0, page_faults()
+    cores = time.process_time()
     for assignment in assignments_of(workload):
-        wait_for(executor.run(params, [assignment]))
-        spent, done = time.perf_counter() - begin, done + 1
+        answers = executor.run(params, [assignment])
+        wait_for(answers)
+        spent, done = time.perf_counter() - begin, done + answers[0].steps
         if spent > SECONDS:
             break
-    steps = done * workload.client_steps / workload.clients
-    return spent / steps, (page_faults() - faults) / steps
+    return spent / done, (page_faults() - faults) / done, (time.process_time() - cores) / done
 
 
 def wait_for(updates: list[LocalUpdate]) -> None:
@@ -115,11 +118,12 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
     difference = largest_difference(plain, ours, params, workload)
     torch.set_num_threads(cores)
     spent_by(ours, params, workload)
-    best, faults = float("inf"), 0.0
+    best, faults, cores_spent = float("inf"), 0.0, 0.0
     for _ in range(turns):
         time_theirs(beside)
-        best, faults = min((best, faults), spent_by(ours, params, workload))
-    count, (eager, eager_faults) = min(alone.items(), key=lambda item: item[1])
+        measured = spent_by(ours, params, workload)
+        best, faults, cores_spent = min((best, faults, cores_spent), measured)
+    count, (eager, eager_faults, eager_cores) = min(alone.items(), key=lambda item: item[1])
     parallel = cores if device.type == "cpu" else 1
     floor = workload.flops / (PEAK_GFLOPS[device.type] * 1e9 * parallel)
     if device.type == "cuda":
@@ -133,6 +137,7 @@ def compare(workload: Workload, device: torch.device, turns: int) -> dict[str, o
         "plain threads": count,
         "plain ms, in turns with ours": round(min(beside.values())[0] * 1e3, 4),
         "ours ms": round(best * 1e3, 5),
+        "ms of cores, plain and ours": [round(eager_cores * 1e3, 4), round(cores_spent * 1e3, 5)],
         "page faults a step, plain and ours": [round(eager_faults), round(faults)],
         "client-steps/s": round(1 / best),
         "times faster": round(eager / best, 2),
@@ -167,6 +172,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--quick", action="store_true", help="fewer turns, for a first look")
     parser.add_argument("--model", choices=MODELS, help="one model, its row as JSON")
+    parser.add_argument("--add", choices=MODELS, help="one model, its row into the results")
     options = parser.parse_args()
     device = choose_device(options.device, "auto")
     # Equality is judged in float32: by default PyTorch convolves in TF32 on a GPU.
@@ -174,6 +180,15 @@ def main() -> None:
     if options.model:
         workload = WORKLOADS[MODELS.index(options.model)]
         json.dump(compare(workload, device, 2 if options.quick else 5), sys.stdout)
+        return
+    if options.add:
+        path = RESULTS / f"simulator-{device.type}.json"
+        report = json.loads(path.read_text())
+        row = in_own_process(options.add, "--device", device.type)
+        row["load before"] = describe(device)["load before"]
+        rows = {row["model"]: row for row in [*report["speed"], row]}
+        report["speed"] = [rows[model] for model in MODELS if model in rows]
+        path.write_text(json.dumps(report, indent=1) + "\n")
         return
     report = {
         "machine": describe(device),
@@ -183,7 +198,7 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     name = f"simulator-{device.type}{'-quick' if options.quick else ''}.json"
     (RESULTS / name).write_text(json.dumps(report, indent=1) + "\n")
-    sys.stdout.write(table(report["speed"]) + "\n")  # type: ignore[arg-type]
+    sys.stdout.write(table(report["speed"]) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Losses of outputs o and targets t of a sample, in the mean over its numbers or p
 * ``huber``: (o - t)² / 2, beyond a distance of one |o - t| - 1/2
 * ``bce``: log(1 + exp o) - t o, for targets from 0 to 1: several labels a sample
 
-Metrics, of all samples that are measured:
+Metrics:
 
 * ``accuracy``: share of right answers; ``top-5``: share of targets among the 5 largest outputs
 * ``f1``: 2 TP / (2 TP + FP + FN) of every class, in their mean; of several labels a sample as well
@@ -34,39 +34,28 @@ Metric = Callable[[Tensor, Tensor], Any]
 CROSS_ENTROPY, IGNORED = "cross-entropy", -100  # the target of padding
 
 
-def scored(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs [batch, ..., classes] and whole-number targets [batch, ...], if they are that."""
-    fits = outputs.shape[:-1] == targets.shape and not targets.is_floating_point()
-    return _together("a class for every row of scores", outputs, targets, fits=fits)
-
-
-def alike(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in one shape and type; [batch, 1] goes with [batch], and nothing is broadcast."""
-    if outputs.shape == (*targets.shape, 1):
+def fitted(outputs: Tensor, targets: Tensor, *, classes: bool = False) -> tuple[Tensor, Tensor]:
+    """Scores [batch, ..., classes] with classes, or both alike: [batch, 1] goes with [batch]."""
+    if not classes and outputs.shape == (*targets.shape, 1):
         outputs = outputs.squeeze(-1)
-    fits = outputs.shape == targets.shape
-    return _together("as many targets as outputs", outputs, targets.to(outputs.dtype), fits=fits)
-
-
-def _together(
-    needed: str, outputs: Tensor, targets: Tensor, *, fits: bool
-) -> tuple[Tensor, Tensor]:
-    if not fits:
+    shape = outputs.shape[:-1] if classes else outputs.shape
+    if shape != targets.shape or (classes and targets.is_floating_point()):  # nothing is broadcast
+        needed = "a class for every row of scores" if classes else "as many targets as outputs"
         shapes = f"outputs of shape {tuple(outputs.shape)} and targets {tuple(targets.shape)}"
         raise BadData(f"loss or metric needs {needed}, got {shapes} of type {targets.dtype}")
-    return outputs, targets
+    return outputs, targets if classes else targets.to(outputs.dtype)
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """The mean over the positions of a sample that count."""
-    outputs, targets = scored(outputs, targets)
+    outputs, targets = fitted(outputs, targets, classes=True)
     each = functional.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none")
     counted = (targets != IGNORED).reshape(len(targets), -1).sum(1)
     return each.reshape(len(each), -1).sum(1) / counted.clamp(min=1)
 
 
 def _mean(function: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
-    each = function(*alike(outputs, targets), reduction="none")
+    each = function(*fitted(outputs, targets), reduction="none")
     return each.reshape(len(each), -1).mean(1)
 
 
@@ -76,10 +65,7 @@ LOSSES["huber"] = partial(_mean, functional.huber_loss)
 
 
 def loss_of(given: Any) -> Loss | None:
-    """The loss of a name, of a file with a function ``loss``, or what was given, a function.
-
-    None is the cross-entropy of one class a sample, which has fast paths.
-    """
+    """The loss of a name, file or function; None: cross-entropy, which has fast paths."""
     if isinstance(given, str) and given.endswith(".py"):
         given = plugins.function("loss", given, "loss")
     if callable(given):
@@ -94,8 +80,7 @@ def _checked(loss: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Te
     name = f"loss {getattr(loss, '__name__', type(loss).__name__)!r}"
     found = called(name, loss, outputs, targets)
     if not isinstance(found, Tensor) or found.shape != (len(outputs),):
-        is_one = isinstance(found, Tensor)
-        got = f"shape {list(found.shape)}" if is_one else f"a {type(found).__name__}"
+        got = f"shape {list(found.shape)}" if hasattr(found, "shape") else type(found).__name__
         what = f"{name} must give one number a sample, of shape [{len(outputs)}], got {got}"
         raise BadOption(f"{what}; leave out its mean, as reduction='none' does")
     if torch.is_grad_enabled() and outputs.requires_grad and not found.requires_grad:
@@ -114,7 +99,7 @@ def right_answers(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _counted(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Scores [n, classes] and classes [n] of all positions but padding."""
-    outputs, targets = scored(outputs, targets)
+    outputs, targets = fitted(outputs, targets, classes=True)
     return outputs[targets != IGNORED], targets[targets != IGNORED]
 
 
@@ -135,13 +120,13 @@ def _f1(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _r2(outputs: Tensor, targets: Tensor) -> Tensor:
-    o, t = (one.double() for one in alike(outputs, targets))
+    o, t = (one.double() for one in fitted(outputs, targets))
     return (1 - (o - t).square().sum(0) / (t - t.mean(0)).square().sum(0)).mean()
 
 
 METRICS: dict[str, Metric] = {"accuracy": lambda o, t: right_answers(o, t) / len(o), "f1": _f1}
 METRICS |= {"top-5": partial(_top, 5), "r2": _r2}
-METRICS["mae"] = lambda o, t: torch.sub(*alike(o, t)).abs().double().mean()
+METRICS["mae"] = lambda o, t: torch.sub(*fitted(o, t)).abs().double().mean()
 METRICS["perplexity"] = lambda o, t: functional.cross_entropy(*_counted(o, t)).exp()
 
 
@@ -166,8 +151,5 @@ def metrics_of(given: Sequence[Any]) -> dict[str, Metric]:
 
 def measured(metrics: Metrics, outputs: Tensor, targets: Tensor) -> dict[str, float]:
     """All of them as numbers."""
-    found = {}
-    for name, own in metrics.items():
-        number = partial(lambda own, o, t: float(own(o, t)), own)
-        found[name] = called(f"metric {name!r}", number, outputs, targets)
-    return found
+    numbers = {name: (lambda o, t, own=own: float(own(o, t))) for name, own in metrics.items()}
+    return {n: called(f"metric {n!r}", own, outputs, targets) for n, own in numbers.items()}

@@ -40,9 +40,8 @@ def outputs_of(score: Callable[[Inputs], Tensor], batch: Inputs, *, classes: boo
         hint = "" if floating else " (cast them to floating point, or see)"
         kinds = " and ".join(f"{list(part.shape)} of type {part.dtype}" for part in parts)
         what = f"model cannot take a batch of inputs {kinds}{hint}".replace("torch.", "")
-        raise BadOption(
-            f"{what}: {str(error).partition(chr(10))[0] or type(error).__name__}"
-        ) from error
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise BadOption(f"{what}: {reason}") from error
     if found.dim() == 0 or len(found) != len(batch) or (classes and found.dim() != 2):
         form = "class scores [batch, classes]" if classes else "outputs, a row a sample"
         got = f"got {list(found.shape)} for {len(batch)} samples"
@@ -50,9 +49,7 @@ def outputs_of(score: Callable[[Inputs], Tensor], batch: Inputs, *, classes: boo
     return found
 
 
-def called(
-    what: str, own: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Tensor
-) -> Any:
+def called(what: str, own: Callable[..., Any], outputs: Tensor, targets: Tensor) -> Any:
     """What a loss or a metric gives."""
     try:
         return own(outputs, targets)

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import performance_tables as module
+from fedcore.client.executors.by_name import MOST_PRODUCTS
 
 
 def test_exponents_of_powers():
@@ -49,3 +50,14 @@ def test_growth_is_told_in_the_last_row():
     last = module.growth_table(points, "cohort").splitlines()[-1]
     assert last.count("exponent 1.00") == 2
     assert last.count("1 KB a client") == 3
+
+
+def test_chains_that_auto_compiles_gain_and_the_perceptron_gains_most_of_what_was_asked():
+    rows = module._read("chains.json")["chains"]
+    assert len(module.chains_table(rows).splitlines()) == 2 + len(rows)
+    for row in rows:
+        gain = row["plain us"] / row["ours us"]
+        taken = row["batch"] * row["parameters"] < MOST_PRODUCTS
+        assert row["ours us"] < row["before us"] or not taken
+        assert gain >= 15 or (row["widths"], row["batch"]) != ("60-32-10", 8)
+        assert row["floor us"] < row["ours us"]

@@ -39,7 +39,9 @@ def test_most_rounds_wait_for_coresets_less_than_a_tenth_of_their_time(entry):
     assert entry["waited share of a median round"] < 0.1
 
 
-def test_whole_rounds_against_the_plain_loop():
-    plain = rounds_table.read()[0]["against the plain loop"]
+@pytest.mark.parametrize("whose", rounds_table.AGAINST)
+def test_whole_rounds_against_the_plain_loop(whose):
+    plain = rounds_table.read()[0][f"{whose}against the plain loop"]
     assert plain["times faster"] >= plain["target"]
-    assert plain["largest difference"] < 1e-4
+    # Of the perceptron, some unit comes within rounding of ReLU's kink in thousands of steps.
+    assert plain["largest difference"] < (1e-3 if whose else 1e-4)

@@ -214,6 +214,8 @@ def test_without_a_rule_such_a_model_is_refused_and_others_need_none():
         fedcore.simulate(clients(), network(), **QUICK)
     with pytest.raises(BadOption, match="batch_norm must be one of"):
         fedcore.simulate(clients(), network(), batch_norm="mean", **QUICK)
+    with pytest.raises(BadOption, match="compress must be none where batch_norm is average"):
+        fedcore.simulate(clients(), network(), batch_norm="average", compress="8bit", **QUICK)
     without = nn.Sequential(nn.Linear(4, 8), nn.GroupNorm(2, 8), nn.Linear(8, 3))
     fedcore.simulate(clients(), without, batch_norm="average", **QUICK)
 

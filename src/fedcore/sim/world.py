@@ -106,9 +106,11 @@ def build_world(
     if is_streamed(clients) and experiment.proxy == STATIC:
         raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
-    if experiment.batch_norm == "average":
+    names = list(federation.task.statistics()) if experiment.batch_norm == "average" else []
+    if names and experiment.compress != "none":
+        raise BadOption("compress must be none where batch_norm is average; use local or frozen")
+    if names:
         mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
-        names = list(federation.task.statistics())
         strategy = replace(strategy, merge=partial(mean, names=names))
     training, threads = training_of(experiment), experiment.threads
     of = experiment.executor, federation.task, clients, training

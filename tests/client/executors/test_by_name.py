@@ -31,6 +31,16 @@ def test_auto_takes_the_fastest_that_fits(build_client):
     assert isinstance(choose("auto", network(), build_client()), VectorisedExecutor)
 
 
+def test_large_chains_go_to_libraries_unless_the_loop_is_asked_for(build_client, monkeypatch):
+    chain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))  # 26 parameters
+    monkeypatch.setattr(by_name, "MOST_PRODUCTS", 8 * 26)  # of batches of 8
+    assert isinstance(choose("auto", chain, build_client()), VectorisedExecutor)
+    assert isinstance(choose("compiled", chain, build_client()), LinearExecutor)
+    assert isinstance(choose("auto", nn.Linear(3, 26), build_client()), LinearExecutor)
+    monkeypatch.setattr(by_name, "MOST_PRODUCTS", 8 * 26 + 1)
+    assert isinstance(choose("auto", chain, build_client()), LinearExecutor)
+
+
 def test_the_plain_loop_can_be_asked_for(build_client):
     assert isinstance(choose("sequential", nn.Linear(3, 2), build_client()), SequentialExecutor)
 

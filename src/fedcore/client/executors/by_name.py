@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 # Parameters below which a step on a CPU is mostly calls, which clients side by side share.
 SMALL_MODEL = 50_000
 LARGEST_BLOCK = 1024
+MOST_PRODUCTS = 2**23  # of a batch and several layers: above, libraries beat a compiled loop
 CPU_BYTES = 2**30  # that a block may take
 GPU_SHARE = 0.4  # of the free memory
 
@@ -57,24 +58,21 @@ def choose_executor(
         from fedcore.client.executors.remote import RayExecutor
 
         return RayExecutor(task, clients, settings, threads, device)
-    # What fast paths do not know: losses, statistics, precisions and inputs of other kinds
-    if task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle):
-        if name == "compiled":
-            kinds = "cross-entropy, one class a sample, one tensor of inputs, float32"
-            raise BadOption(f"executor 'compiled' is for {kinds}; use 'auto'")
-        if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-            raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
-        return SequentialExecutor(task.on(device), clients, settings)
-    if name == "auto" and is_streamed(clients):
+    if task.terms.bf16 and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        raise BadOption("precision 'bf16' is not there on this GPU; use 'float32'")
+    # Fast paths know no other losses, statistics, precisions or inputs, and read no batches.
+    other = task.terms != CLASSES or isinstance(next(iter(clients.values())).x, Bundle)
+    if (other and name != "compiled") or (name == "auto" and is_streamed(clients)):
         name = "sequential"
-    asked = name in ("auto", "compiled") and device.type == "cpu"
-    compiled = asked and chain_of(task, clients) is not None
-    if name == "compiled" and not compiled:
-        what = "executor 'compiled' trains chains of linear layers and activations"
+    asked = name in ("auto", "compiled") and device.type == "cpu" and not other
+    chain = chain_of(task, clients) if asked else None
+    if name == "compiled" and chain is None:
+        what = "executor 'compiled' trains chains of linear layers and activations by cross-entropy"
         raise BadOption(f"{what}, in float32 and with numba; use 'auto'")
-    if compiled and settings.adam:
+    products = settings.batch_size * sum(value.numel() for value in task.model.parameters())
+    if chain is not None and settings.adam:
         say_once("the compiled loop has no Adam: clients are trained side by side")
-    elif compiled:
+    elif chain is not None and (name != "auto" or len(chain) == 1 or products < MOST_PRODUCTS):
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":
         example = next(iter(clients.values()))
