@@ -196,7 +196,7 @@ def test_a_job_of_regression_is_written_read_and_resumed(tmp_path):
     evaluate(tmp_path / "out", None)
     lines = (tmp_path / "out/rounds.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "out/rounds.jsonl").write_text("".join(lines[:2]))
-    for file in ("summary.json", "checkpoint.npz"):
+    for file in ("summary.json", "checkpoint.safetensors"):
         (tmp_path / "out" / file).unlink(missing_ok=True)
     again, _ = run_grid(experiment, tmp_path / "out", resume=True)
     for one, other in zip(again["results"], results, strict=True):

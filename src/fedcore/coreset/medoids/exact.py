@@ -60,10 +60,7 @@ def charge_removals(state: Clusters, weights: Floats) -> int:
 def _best_swap(
     state: Clusters, weights: Floats, row: Floats, cheapest: int, hits: Bytes, near_enough: Indices
 ) -> tuple[int, float]:
-    """Return the slot that the point with distances ``row`` should take, and the change.
-
-    ``hits``, zero at its end, and ``near_enough`` are scratch. Nothing branches on distances.
-    """
+    """Return the slot for a point with distances ``row``, and the change; the rest is scratch."""
     shared = 0.0  # what the candidate saves whichever medoid goes
     count = found = 0
     # First who is near enough, in bytes; then eight of those at a time.

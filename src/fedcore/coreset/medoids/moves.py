@@ -20,17 +20,13 @@ NEVER = 1e300  # the removal cost of what is not a medoid
 
 
 class Lists(NamedTuple):
-    """Sorted neighbour lists of n points: each itself, then its K − 1 nearest, exactly.
-
-    Behind them stand *extras*, medoids further away that a repair has found: beyond ``radius``
-    there may be gaps.
-    """
+    """Sorted neighbour lists: each point itself, its K − 1 nearest, then medoids a repair found."""
 
     points: Ints  # [n, K + extras]
     distances: Floats  # [n, K + extras]
     exact: Ints  # [n] how many entries are the nearest without a gap
     size: Ints  # [n] how many entries there are
-    radius: Floats  # [n] up to where the list is complete
+    radius: Floats  # [n] up to where the list is complete; beyond there may be gaps
 
 
 class Reverse(NamedTuple):

@@ -113,10 +113,7 @@ def _box_bounds(index: Index, turned: Floats, leaf: int, bounds: Floats) -> None
 
 @compiled
 def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
-    """For a group of queries and every leaf: a bound for all of them, and how near it is.
-
-    ``least`` is from box to box, ``near`` a sum over some queries, the better order to visit in.
-    """
+    """Bound queries' distances to every leaf, box to box; ``near``, of some, is how to visit."""
     least[:], near[:] = 0.0, 0.0
     step = max(1, count // 8)
     for t in range(index.low.shape[0]):
