@@ -68,6 +68,12 @@ def test_nothing_is_a_start(tmp_path):
     assert latest(tmp_path / "none", RUN, start, Fleet(8)) is start
 
 
+def test_one_of_an_earlier_version_is_refused(tmp_path):
+    (tmp_path / "round-00000003.npz").write_bytes(b"")
+    with pytest.raises(BadOption, match=r"round-00000003\.npz' is a checkpoint of an earlier ver"):
+        latest(tmp_path, RUN, ServerState(MODEL), Fleet(8))
+
+
 def test_a_damaged_one_is_named_and_the_one_before_it_used(tmp_path, caplog):
     for version in (1, 2, 3):
         save(tmp_path, RUN, state(version, version), fleet())

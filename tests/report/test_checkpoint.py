@@ -5,6 +5,7 @@ import torch
 
 from fedcore.errors import BadRecord
 from fedcore.records import RunKey, Snapshot
+from fedcore.report.output import OutputFolder
 from fedcore.report.output import load_checkpoint as load
 from fedcore.report.output import save_checkpoint as save
 
@@ -103,3 +104,14 @@ def test_data_that_was_changed_is_refused(tmp_path, place):
     content[place] ^= 1
     path.write_bytes(content)
     refused(path)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_named_and_goes_with_its_job(tmp_path, caplog):
+    asked = {"rounds": 3}
+    OutputFolder.create(tmp_path, asked).begin()
+    old = tmp_path / "checkpoint.npz"
+    old.write_bytes(b"")
+    OutputFolder.resume(tmp_path, asked, [RUN])
+    assert "checkpoint.npz is of an earlier version: the run it belongs to begins" in caplog.text
+    OutputFolder.create(tmp_path, asked, overwrite=True).begin()
+    assert not old.exists()

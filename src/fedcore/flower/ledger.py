@@ -15,7 +15,12 @@ from fedcore.errors import BadOption, BadRecord
 from fedcore.flower.clock import Notes
 from fedcore.flower.fleet import Fleet
 from fedcore.records import RoundRecord, RunKey, Snapshot, Waste
-from fedcore.report.output import EXPERIMENT, OutputFolder, load_checkpoint, save_checkpoint
+from fedcore.report.output import (
+    EXPERIMENT,
+    OutputFolder,
+    load_checkpoint,
+    save_checkpoint,
+)
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 
@@ -35,6 +40,9 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
 
 def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> ServerState:
     """The state after the last round that is whole on disk, and its fleet; else ``start``."""
+    for path in folder.glob("round-*.npz"):
+        what = f"{str(path)!r} is a checkpoint of an earlier version"
+        raise BadOption(f"{what}; end the run with that one, or name another folder")
     for path in sorted(folder.glob(FILES), reverse=True):
         try:
             owner, _, saved = load_checkpoint(path) or (run, 0, Snapshot({}, {}))

@@ -6,6 +6,7 @@ safetensors with a checksum; of a checkpoint, what is no tensor is JSON in the h
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,10 @@ from fedcore.values import MANY
 
 Save = Callable[[], Snapshot]
 ROUNDS, SUMMARY, EXPERIMENT = "rounds.jsonl", "summary.json", "experiment.json"
+log = logging.getLogger(__name__)
+
 CHECKPOINT, EVENTS, PAGE = "checkpoint.safetensors", "events.jsonl", "report.html"
+OLD = "checkpoint.npz"  # what earlier versions left
 _pictures = "loss accuracy_by_round accuracy_by_time round_lengths client_times timeline"
 PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
@@ -81,6 +85,10 @@ class OutputFolder:
             if name not in OF_A_MACHINE and before.get(name) != value:
                 what = f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}"
                 raise BadOption(f"{what}; resume with the same options")
+        if (path / OLD).exists():
+            log.warning(
+                "%s is of an earlier version: the run it belongs to begins again", path / OLD
+            )
         most = MANY if experiment.get("time_budget") else experiment["rounds"]
         return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 
@@ -94,7 +102,7 @@ class OutputFolder:
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
             models = [path.name for path in self.path.glob("model-*-seed-*.safetensors")]
-            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, PAGE, *PICTURES, *models):
+            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, OLD, PAGE, *PICTURES, *models):
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
@@ -137,7 +145,8 @@ class OutputFolder:
         content = summary(self.runs, self._experiment) | more
         content["environment"] = self.environment or content["environment"]
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
+        for name in (CHECKPOINT, OLD):
+            (self.path / name).unlink(missing_ok=True)
         return content
 
     def _rewrite(self) -> None:
