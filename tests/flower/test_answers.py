@@ -69,6 +69,14 @@ def test_columns_first_is_read_as_well():
     assert torch.equal(params["w"], BASE["w"] + 1)
 
 
+def headed(*shape):
+    """A file that claims an array of that shape, and brings 24 bytes."""
+    file = io.BytesIO()
+    told = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, told)
+    return file.getvalue() + bytes(24)
+
+
 NAN = BASE["w"].numpy().copy()
 NAN[1, 2] = np.nan
 INF = BASE["w"].numpy().copy()
@@ -94,8 +102,11 @@ BAD = {
     "only a header": claimed(GOOD[:128]),
     "too short": claimed(GOOD[:-1]),
     "too long": claimed(GOOD + b"\0"),
-    "a huge shape in the header": claimed(GOOD.replace(b"(2, 3), ", b"(2**9,) ")),
-    "a huge array in few bytes": claimed(GOOD.replace(b"(2, 3)", b"(9**9,)")),
+    "a formula in the header": claimed(GOOD.replace(b"(2, 3), ", b"(2**9,) ")),
+    "a huge array in few bytes": claimed(headed(10**10)),
+    "more than there are addresses": claimed(headed(2**62)),
+    "a size that wraps around": claimed(headed(2**31, 2**31, 8)),
+    "nothing, often": claimed(headed(10**12, 0)),
     "unknown version": claimed(GOOD[:6] + b"\x09\x00" + GOOD[8:]),
     "zip": claimed(b"PK\x03\x04" + GOOD),
 }
