@@ -9,7 +9,13 @@ from fedcore.records import RunKey
 from fedcore.sim.replay import train_run
 
 SMALL = Experiment(
-    rounds=3, epochs=2, clients_per_round=4, data={"clients": 8}, device="cpu", threads=1
+    rounds=3,
+    epochs=2,
+    clients_per_round=4,
+    data={"clients": 8},
+    metrics=("f1",),
+    device="cpu",
+    threads=1,
 )
 
 
@@ -33,6 +39,7 @@ def test_what_goes_by_time_is_simulated_and_the_rest_is_known(levels):
     assert list(map(without_real_time, replayed.rounds)) == list(
         map(without_real_time, trained.rounds)
     )
+    assert "f1" in replayed.rounds[-1].metrics
     assert [r.events for r in replayed.rounds] == [r.events for r in trained.rounds]
     assert replayed.rounds[0].deadline != known.rounds[0].deadline
     assert replayed.rounds[-1].ending.slow_clients != known.rounds[-1].ending.slow_clients

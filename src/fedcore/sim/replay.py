@@ -43,7 +43,8 @@ class Replay(Measure):
         """The same on held-out data."""
         if half != "test" or self._now.test_accuracy is None:
             return None
-        return Score(self._now.test_loss, self._now.test_accuracy)  # type: ignore[arg-type]
+        found = self._now.test_loss, self._now.test_accuracy, self._now.metrics
+        return Score(*found)  # type: ignore[arg-type]
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """How the last model does: who is slow there may be fast here."""
