@@ -23,8 +23,9 @@ def rows_of(folder: Path) -> dict[float, list[Row]]:
     for path in folder.glob("l2-*.json"):
         row = json.loads(path.read_text())
         of = Constants(**row["constants"])
-        row["bound"] = float(of.loss_bound(of.epochs * row["rounds"]))
-        row["recursion"] = of.smoothness / 2 * of.recursion(row["rounds"])[-1]
+        # A row of theory.json has them, from constants of more digits.
+        row.setdefault("bound", float(of.loss_bound(of.epochs * row["rounds"])))
+        row.setdefault("recursion", of.smoothness / 2 * of.recursion(row["rounds"])[-1])
         row["loss"], row["first"] = row["gap"][-1], row["gap"][0]
         found.setdefault(row["l2"], []).append(row)
     return {l2: sorted(found[l2], key=lambda row: row["deadline"]) for l2 in sorted(found)}
@@ -43,7 +44,7 @@ def table(rows: list[Row], advised: float) -> str:
         coresets = f"{len(shares(row))} | {100 * statistics.median(shares(row)):.1f} %"
         bounds = f"{row['bound']:.3g} | {row['recursion']:.3g} | {row['loss']:.4f}"
         known = f"{row['deadline']:.3g} | {coresets} | {row['error']:.3f} | {row['rounds']}"
-        lines.append(f"| {row['stragglers']:g} % | {known} | {bounds} |")
+        lines.append(f"| {row['stragglers']:.3g} % | {known} | {bounds} |")
     names = {
         "loss": "the loss measured",
         "bound": "the corrected bound",

@@ -8,11 +8,14 @@ may compute something else:
 * ``single_form(self) -> Form``: the same for K = 1 on a CPU, where it beats the module itself.
 """
 
+import functools
+import logging
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
+log = logging.getLogger(__name__)
 Stack = Mapping[str, Tensor]
 
 # A forward pass over clients. It takes parameters [K, ...], inputs [K, B, ...] and, where the
@@ -28,3 +31,16 @@ def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     With the weight as the left factor, its gradient comes out in the weight's own memory order.
     """
     return torch.baddbmm(bias[:, :, None], weight, inputs.transpose(1, 2)).transpose(1, 2)
+
+
+@functools.cache
+def kernels_work(model: str, trial: Callable[[torch.device], None], device: torch.device) -> bool:
+    """Whether a model's kernels for a GPU pass a ``trial``; where they fail, say so once."""
+    try:
+        with torch.enable_grad():
+            trial(device)
+    except Exception as error:  # no Triton, or a compiler that fails in one of many ways
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        log.warning("the %s takes its plain form: %s", model, reason)
+        return False
+    return True

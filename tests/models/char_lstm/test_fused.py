@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedcore.models.char_lstm import fused, plain_lstm, stacked_lstm
+from fedcore.stacked import kernels_work
 
 pytest.importorskip("triton", reason="Triton is not installed (no wheel for this system)")
 
@@ -65,18 +66,18 @@ def test_kernels_that_fail_are_left_alone_and_named_once(monkeypatch, caplog):
         raise RuntimeError("no such instruction\nand a long story")
 
     monkeypatch.setattr(fused, "fused_lstm", fail)
-    fused._works.cache_clear()
+    kernels_work.cache_clear()
     with caplog.at_level(logging.WARNING):
-        assert [fused._works(torch.device(DEVICE)) for _ in range(2)] == [False, False]
+        asked = [kernels_work("LSTM", fused._trial, torch.device(DEVICE)) for _ in range(2)]
+        assert asked == [False, False]
     assert [record.getMessage() for record in caplog.records] == [
         "the LSTM takes its plain form: no such instruction"
     ]
-    fused._works.cache_clear()
+    kernels_work.cache_clear()
 
 
 def test_the_trial_itself_works_where_the_kernels_do():
-    fused._works.cache_clear()
-    assert fused._works(torch.device(DEVICE))
+    assert kernels_work("LSTM", fused._trial, torch.device(DEVICE))
 
 
 def test_the_model_takes_either_way_with_one_result(monkeypatch):

@@ -1,6 +1,7 @@
 import torch
 
-from fedcore.models.cnn import ImageClassifier, convolve, patches, single_cnn, stacked_cnn
+from fedcore.models.cnn import ImageClassifier, single_cnn, stacked_cnn
+from fedcore.models.cnn.convolution import convolve, patches
 from fedcore.task import Task
 
 

@@ -3,8 +3,6 @@
 What does not wait for the recurrence is one large product before or after the waves.
 """
 
-import functools
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-log = logging.getLogger(__name__)
+from fedcore.stacked import kernels_work
 
 ROWS = 16  # tensor cores take no fewer
 # Units of a program, terms or columns at a time, warps and stages: the best of those tried on an
@@ -96,24 +94,17 @@ def fused_lstm(
 def fits(x: Tensor, units: int) -> bool:
     """Whether the kernels can take a stack of ``units``: on a GPU, in float32, with Triton."""
     power_of_two = units >= BACKWARD_UNITS and units & (units - 1) == 0
-    return x.is_cuda and x.dtype == torch.float32 and power_of_two and _works(x.device)
+    float32 = x.is_cuda and x.dtype == torch.float32
+    return float32 and power_of_two and kernels_work("LSTM", _trial, x.device)
 
 
-@functools.cache
-def _works(device: torch.device) -> bool:
-    """Try the kernels once on a small stack; where they fail, say so once."""
+def _trial(device: torch.device) -> None:
+    """Both kernels on a small stack."""
     units = BACKWARD_UNITS
     x = torch.zeros(1, 2, 1, 1, device=device, requires_grad=True)
     weights = [torch.zeros(1, 4 * units, width, device=device) for width in (1, units)]
-    try:
-        with torch.enable_grad():
-            last = fused_lstm(x, weights, [weights[1]] * 2, [weights[0][:, :, 0]] * 2)
-            torch.autograd.grad(last.sum(), [x])
-    except Exception as error:  # no Triton, or a compiler that fails in one of many ways
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        log.warning("the LSTM takes its plain form: %s", reason)
-        return False
-    return True
+    last = fused_lstm(x, weights, [weights[1]] * 2, [weights[0][:, :, 0]] * 2)
+    torch.autograd.grad(last.sum(), [x])
 
 
 def _rows(batch: int) -> int:

@@ -3,21 +3,14 @@
 A convolution to 32 maps (832 parameters), a 2x2 max-pool, another to 64 maps (51,264), a max-pool,
 512 units with ReLU (1,606,144) and 10 scores (5,130). Convolutions keep the size of their input
 ("same" padding): only so the sum is the published one.
-
-Of many clients, a convolution is a product of image patches, channels last: for every client
-[B·H·W, 25·C] times [25·C, O]. The gradient of the input is that with the kernel turned around:
-
-    dx = patches(dy) · flip(W),   dW = dyᵀ · patches(x),   db = Σ dy
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.nn import functional
 
 from fedcore.errors import BadOption
+from fedcore.models.cnn.convolution import convolve
 from fedcore.stacked import Form, Stack, affine
 
 MAPS = (32, 64)
@@ -60,48 +53,6 @@ def build(example: Tensor, num_classes: int) -> nn.Module:
         )
     channels, height, width = example.shape
     return ImageClassifier(channels, height, width, num_classes)
-
-
-def patches(x: Tensor, size: int) -> Tensor:
-    """Neighbourhoods [K, B·H·W, size·size·C] of every pixel of images [K, B, H, W, C]."""
-    clients, batch, height, width, channels = x.shape
-    half = size // 2
-    padded = functional.pad(x, (0, 0, half, half, half, half))
-    client, image, row, pixel, _ = padded.stride()
-    shape = (clients, batch, height, width, size, size * channels)
-    view = padded.as_strided(shape, (client, image, row, pixel, row, 1))
-    return view.reshape(clients, batch * height * width, size * size * channels)
-
-
-class _Convolution(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        clients, maps, _, size, _ = weight.shape
-        columns = patches(x, size)
-        kernel = weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, maps)
-        ctx.save_for_backward(columns, weight)
-        ctx.shape = x.shape
-        return torch.baddbmm(bias[:, None], columns, kernel).view(*x.shape[:-1], maps)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        columns, weight = ctx.saved_tensors
-        clients, maps, channels, size, _ = weight.shape
-        images = gradients[0].contiguous()  # [K, B, H, W, O]
-        slopes = images.view(clients, -1, maps)
-        kernels = torch.bmm(slopes.transpose(1, 2), columns)
-        kernels = kernels.view(clients, maps, size, size, channels).permute(0, 1, 4, 2, 3)
-        inputs = None
-        if ctx.needs_input_grad[0]:
-            turned = weight.flip(3, 4).permute(0, 3, 4, 1, 2).reshape(clients, -1, channels)
-            inputs = torch.bmm(patches(images, size), turned).view(ctx.shape)
-        return inputs, kernels.contiguous(), slopes.sum(1)
-
-
-def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Images [K, B, H, W, O] of images [K, B, H, W, C] and kernels [K, O, C, size, size]."""
-    result: Tensor = _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return result
 
 
 def stacked_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:

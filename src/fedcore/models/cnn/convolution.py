@@ -1,0 +1,119 @@
+"""A convolution of many clients, channels last: for every client [B·H·W, 25·C] times [25·C, O].
+
+The gradient of the input is that with the kernel turned around:
+
+    dx = patches(dy) · turned(W),   dW = dyᵀ · patches(x),   db = Σ dy
+
+With the kernels of ``kernel`` patches are read where they lie in the images. Written out, as the
+plain twin does, they are 25 times as large as those, and most of a step's time.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from fedcore.stacked import kernels_work
+
+HOW: dict[str, Any] = {"HOW": "tf32x3", "DEPTH": 32, "num_warps": 4, "num_stages": 3}
+COLUMNS = 64  # of dW, of a program
+CROWD = 24  # clients from which on larger tiles keep all of a GPU at work
+
+
+def patches(x: Tensor, size: int) -> Tensor:
+    """Neighbourhoods [K, B·H·W, size·size·C] of every pixel of images [K, B, H, W, C]."""
+    clients, batch, height, width, channels = x.shape
+    half = size // 2
+    padded = functional.pad(x, (0, 0, half, half, half, half))
+    client, image, row, pixel, _ = padded.stride()
+    shape = (clients, batch, height, width, size, size * channels)
+    view = padded.as_strided(shape, (client, image, row, pixel, row, 1))
+    return view.reshape(clients, batch * height * width, size * size * channels)
+
+
+class _Plain(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        clients, maps, _, size, _ = weight.shape
+        columns = patches(x, size)
+        kernel = weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, maps)
+        ctx.save_for_backward(columns, weight)
+        ctx.shape = x.shape
+        return torch.baddbmm(bias[:, None], columns, kernel).view(*x.shape[:-1], maps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        columns, weight = ctx.saved_tensors
+        clients, maps, channels, size, _ = weight.shape
+        images = gradients[0].contiguous()  # [K, B, H, W, O]
+        slopes = images.view(clients, -1, maps)
+        kernels = torch.bmm(slopes.transpose(1, 2), columns)
+        kernels = kernels.view(clients, maps, size, size, channels).permute(0, 1, 4, 2, 3)
+        inputs = None
+        if ctx.needs_input_grad[0]:
+            turned = weight.flip(3, 4).permute(0, 3, 4, 1, 2).reshape(clients, -1, channels)
+            inputs = torch.bmm(patches(images, size), turned).view(ctx.shape)
+        return inputs, kernels.contiguous(), slopes.sum(1)
+
+
+class Fused(Function):
+    """The same by kernels, for numbers of maps that are powers of two from 16 on."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Images [K, B, H, W, O]."""
+        kernel = weight.permute(0, 3, 4, 2, 1).contiguous()  # [K, size, size, C, O]
+        ctx.save_for_backward(x, kernel)
+        return _correlated(x, kernel, bias, turned=False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Slopes of all three."""
+        from fedcore.models.cnn.kernel import weigh
+
+        x, kernel = ctx.saved_tensors
+        clients, size, _, channels, maps = kernel.shape
+        slopes = gradients[0].contiguous()
+        inputs = None
+        if ctx.needs_input_grad[0]:
+            inputs = _correlated(slopes, kernel, None, turned=True)
+        weights = x.new_empty(clients, maps, channels, size, size)
+        grid = (-(-size * size * channels // COLUMNS), clients)
+        weigh[grid](x, slopes, weights, **_sizes(x, maps, size), COLUMNS=COLUMNS, **HOW)
+        return inputs, weights, slopes.flatten(1, 3).sum(1)
+
+
+def _correlated(x: Tensor, kernel: Tensor, bias: Tensor | None, *, turned: bool) -> Tensor:
+    from fedcore.models.cnn.kernel import correlate
+
+    clients, size, _, *ends = kernel.shape
+    maps = ends[0] if turned else ends[1]
+    y = x.new_empty(*x.shape[:-1], maps)
+    sizes, rows = _sizes(x, maps, size), 128 if clients >= CROWD else 32
+    grid = (-(-sizes["PIXELS"] // rows), clients)
+    correlate[grid](x, kernel, bias, y, **sizes, TURNED=turned, ROWS=rows, **HOW)
+    return y
+
+
+def _sizes(x: Tensor, maps: int, size: int) -> dict[str, int]:
+    _, batch, height, width, channels = x.shape
+    of = {"PIXELS": batch * height * width, "H": height, "W": width}
+    return {**of, "C": channels, "OUT": maps, "SIZE": size}
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Images [K, B, H, W, O] of images [K, B, H, W, C] and kernels [K, O, C, size, size]."""
+    whole = x.is_cuda and x.dtype == torch.float32 and x.is_contiguous()
+    fused = whole and kernels_work("CNN", _trial, x.device)
+    result: Tensor = (Fused if fused else _Plain).apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _trial(device: torch.device) -> None:
+    """Both kernels on a small image."""
+    full = partial(torch.zeros, device=device, requires_grad=True)
+    leaves = full(1, 1, 4, 4, 16), full(1, 16, 16, 5, 5), full(1, 16)
+    torch.autograd.grad(Fused.apply(*leaves).sum(), leaves)  # type: ignore[no-untyped-call]
