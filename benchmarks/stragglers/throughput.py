@@ -52,7 +52,7 @@ def measure(benchmark: str, name: str, seconds: float, **machine: Any) -> dict[s
         calls.append((taken, len(updates), sum(one.steps for one in updates)))
         return updates
 
-    world.executor.run = timed  # type: ignore[method-assign]
+    world.executor.run = timed  # type: ignore[assignment,method-assign]
     began, first, merges = time.perf_counter(), None, 0
     with closing(simulate_rounds(world)) as rounds:
         for _ in rounds:

@@ -27,9 +27,10 @@ def _neighbours(
 def correlate(
     x, kernel, bias, y,
     PIXELS: tl.constexpr, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, OUT: tl.constexpr,
-    SIZE: tl.constexpr, TURNED: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, HOW: tl.constexpr,
+    SIZE: tl.constexpr, TURNED: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+    HOW: tl.constexpr,
 ):  # fmt: skip
-    """y [K, PIXELS, OUT] = patches(x) · kernel + bias, for x [K, PIXELS, C], kernel [K, taps, C, OUT].
+    """y [K, PIXELS, OUT] = patches(x) · kernel + bias, for kernels [K, taps, C, OUT].
 
     ``TURNED``: with the kernel [K, taps, OUT, C] turned around, as slopes of an input have it. A
     program owns ROWS pixels of a client and takes DEPTH terms at a time.
@@ -45,18 +46,14 @@ def correlate(
     for first in range(0, SIZE * SIZE * C, DEPTH):
         depth = first + within
         there = depth < SIZE * SIZE * C
-        if C % DEPTH == 0:  # all of one tap: whether it is inside is asked once a row
-            tap = tl.full((1,), first // C, tl.int32)
-        else:
-            tap = depth // C
+        # Where all terms are of one tap, whether it is inside is asked once a row.
+        tap = tl.full((1,), first // C, tl.int32) if C % DEPTH == 0 else depth // C
         own = _neighbours(x, row, row < PIXELS, tap, depth % C, there, H, W, C, SIZE)
         if TURNED:
-            at = (SIZE * SIZE - 1 - tap) * C * OUT + depth % C
-            weight = tl.load(kernel + at[:, None] + maps[None, :] * C, there[:, None], other=0.0)
+            at = ((SIZE * SIZE - 1 - tap) * C * OUT + depth % C)[:, None] + maps[None, :] * C
         else:
-            weight = tl.load(
-                kernel + depth[:, None] * OUT + maps[None, :], there[:, None], other=0.0
-            )
+            at = depth[:, None] * OUT + maps[None, :]
+        weight = tl.load(kernel + at, mask=there[:, None], other=0.0)
         total = tl.dot(own, weight, total, input_precision=HOW)
     at = (client * PIXELS + row)[:, None] * OUT + maps[None, :]
     tl.store(y + at, total, mask=(row < PIXELS)[:, None])
@@ -78,7 +75,7 @@ def weigh(
     maps, within = tl.arange(0, OUT), tl.arange(0, DEPTH)
     x += client * PIXELS * C
     slopes += client * PIXELS * OUT
-    total = tl.zeros((O, COLUMNS), tl.float32)
+    total = tl.zeros((OUT, COLUMNS), tl.float32)
     for first in range(0, PIXELS, DEPTH):
         row = first + within
         known = row < PIXELS
