@@ -19,8 +19,11 @@ from torch.nn import functional
 from fedcore.stacked import kernels_work
 
 HOW: dict[str, Any] = {"HOW": "tf32x3", "DEPTH": 32, "num_warps": 4, "num_stages": 3}
-COLUMNS = 64  # of dW, of a program
-CROWD = 24  # clients from which on larger tiles keep all of a GPU at work
+COLUMNS = 32  # of dW, of a program
+CROWD = 24  # clients from which on large tiles keep all of a GPU at work
+PROGRAMS = 528  # that do; where there are fewer, pixels of dW are shared among up to PARTS
+PARTS = 16
+FEW = 2  # clients at most whose patches are sooner written out
 
 
 def patches(x: Tensor, size: int) -> Tensor:
@@ -80,10 +83,13 @@ class Fused(Function):
         inputs = None
         if ctx.needs_input_grad[0]:
             inputs = _correlated(slopes, kernel, None, turned=True)
-        weights = x.new_empty(clients, maps, channels, size, size)
-        grid = (-(-size * size * channels // COLUMNS), clients)
-        weigh[grid](x, slopes, weights, **_sizes(x, maps, size), COLUMNS=COLUMNS, **HOW)
-        return inputs, weights, slopes.flatten(1, 3).sum(1)
+        sizes, columns = _sizes(x, maps, size), -(-size * size * channels // COLUMNS)
+        parts = min(max(PROGRAMS // (columns * clients), 1), PARTS)
+        share = -(-sizes["PIXELS"] // (parts * HOW["DEPTH"])) * HOW["DEPTH"]
+        weights = x.new_empty(parts, clients, maps, channels, size, size)
+        grid = (columns, clients, parts)
+        weigh[grid](x, slopes, weights, **sizes, SHARE=share, COLUMNS=COLUMNS, **HOW)
+        return inputs, weights.sum(0) if parts > 1 else weights[0], slopes.flatten(1, 3).sum(1)
 
 
 def _correlated(x: Tensor, kernel: Tensor, bias: Tensor | None, *, turned: bool) -> Tensor:
@@ -92,7 +98,7 @@ def _correlated(x: Tensor, kernel: Tensor, bias: Tensor | None, *, turned: bool)
     clients, size, _, *ends = kernel.shape
     maps = ends[0] if turned else ends[1]
     y = x.new_empty(*x.shape[:-1], maps)
-    sizes, rows = _sizes(x, maps, size), 128 if clients >= CROWD else 32
+    sizes, rows = _sizes(x, maps, size), 128 if clients >= CROWD else 64 if turned else 32
     grid = (-(-sizes["PIXELS"] // rows), clients)
     correlate[grid](x, kernel, bias, y, **sizes, TURNED=turned, ROWS=rows, **HOW)
     return y
@@ -106,8 +112,8 @@ def _sizes(x: Tensor, maps: int, size: int) -> dict[str, int]:
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Images [K, B, H, W, O] of images [K, B, H, W, C] and kernels [K, O, C, size, size]."""
-    whole = x.is_cuda and x.dtype == torch.float32 and x.is_contiguous()
-    fused = whole and kernels_work("CNN", _trial, x.device)
+    fits = x.is_cuda and x.dtype == torch.float32 and x.is_contiguous() and len(x) > FEW
+    fused = fits and kernels_work("CNN", _trial, x.device)
     result: Tensor = (Fused if fused else _Plain).apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return result
 

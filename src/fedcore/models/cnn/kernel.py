@@ -63,11 +63,13 @@ def correlate(
 def weigh(
     x, slopes, weights,
     PIXELS: tl.constexpr, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, OUT: tl.constexpr,
-    SIZE: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, HOW: tl.constexpr,
+    SIZE: tl.constexpr, SHARE: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    HOW: tl.constexpr,
 ):  # fmt: skip
-    """weights [K, OUT, C, taps] = slopesᵀ · patches(x), for slopes [K, PIXELS, OUT].
+    """weights [parts, K, OUT, C, taps] = slopesᵀ · patches(x), for slopes [K, PIXELS, OUT].
 
-    A program owns COLUMNS of a client's taps and channels and takes DEPTH pixels at a time.
+    A program owns COLUMNS of a client's taps and channels, in a part of SHARE pixels, and takes
+    DEPTH of them at a time.
     """
     client = tl.program_id(1).to(tl.int64)
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -76,11 +78,12 @@ def weigh(
     x += client * PIXELS * C
     slopes += client * PIXELS * OUT
     total = tl.zeros((OUT, COLUMNS), tl.float32)
-    for first in range(0, PIXELS, DEPTH):
-        row = first + within
+    for first in range(0, SHARE, DEPTH):
+        row = tl.program_id(2) * SHARE + first + within
         known = row < PIXELS
         own = _neighbours(x, row, known, tap, channel, there, H, W, C, SIZE)
         slope = tl.load(slopes + row[None, :] * OUT + maps[:, None], mask=known[None, :], other=0.0)
         total = tl.dot(slope, own, total, input_precision=HOW)
+    client += tl.program_id(2) * tl.num_programs(1)
     at = ((client * OUT + maps)[:, None] * C + channel[None, :]) * SIZE * SIZE + tap[None, :]
     tl.store(weights + at, total, mask=there[None, :])
