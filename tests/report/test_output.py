@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 import torch
@@ -250,3 +251,15 @@ def test_a_file_is_no_folder(tmp_path):
 def test_an_empty_folder_will_do(tmp_path):
     create(tmp_path, JOB)
     assert (tmp_path / "experiment.json").exists()
+
+
+def test_writing_a_file_of_many_tensors_takes_as_long_as_they_are_many(tmp_path):
+    def seconds(count):
+        params, found = {str(n): torch.zeros(20_000) for n in range(count)}, []
+        for _ in range(3):
+            began = time.process_time()
+            output.save_model(tmp_path / "model.safetensors", params, {})
+            found.append(time.process_time() - began)
+        return min(found)
+
+    assert seconds(1200) < 24 * seconds(150)  # of content joined piece by piece: 64

@@ -35,6 +35,7 @@ OLD = "checkpoint.npz"  # what earlier versions left
 _pictures = "loss accuracy_by_round accuracy_by_time round_lengths client_times timeline"
 PICTURES = tuple(f"{name}.png" for name in _pictures.split())
 CHECKPOINT_EVERY = 5.0  # seconds
+CHECKPOINT_TAKES = 0.5  # seconds at most; pauses of those that take longer are longer by as much
 TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8"}
 TYPES |= {torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2"}
@@ -53,7 +54,7 @@ class OutputFolder:
         self.path = path
         self.runs = runs
         self._experiment = dict(experiment)
-        self._saved = time.monotonic()
+        self._saved, self._took = time.monotonic(), 0.0
         self._check = 0
 
     @classmethod
@@ -135,10 +136,13 @@ class OutputFolder:
         for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(text)
-        due = self.every_round or time.monotonic() - self._saved > CHECKPOINT_EVERY
-        if snapshot is not None and due:
+        # One with hundreds of models in flight takes seconds itself.
+        pause = CHECKPOINT_EVERY * max(1.0, self._took / CHECKPOINT_TAKES)
+        began = time.monotonic()
+        if snapshot is not None and (self.every_round or began - self._saved > pause):
             save_checkpoint(self.path / CHECKPOINT, run, record.number, snapshot())
             self._saved = time.monotonic()
+            self._took = self._saved - began
 
     def finish(self, **more: Any) -> dict[str, Any]:
         """Write the summary, and what else is known; the job is complete."""
@@ -178,16 +182,17 @@ def _write(path: Path, text: str) -> None:
 def save_model(path: Path, params: Params, about: Options) -> None:
     """Replace the file at ``path`` in one step: 8 bytes of length, a header of JSON, the data."""
     header: dict[str, Any] = {"__metadata__": {key: str(value) for key, value in about.items()}}
-    content = b""
+    content, length = list[memoryview](), 0
     for name, value in params.items():
-        data = value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
-        ends = [len(content), len(content) + len(data)]
+        data = value.detach().cpu().reshape(-1).view(torch.uint8).numpy().data
+        ends, length = [length, length + len(data)], length + len(data)
         header[name] = {"dtype": TYPES[value.dtype], "shape": [*value.shape], "data_offsets": ends}
-        content += data
-    header["__metadata__"]["check"] = _digest(header, content)
+        content.append(data)
+    header["__metadata__"]["check"] = _digest(header, *content)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    partial_of(path).write_bytes(len(text).to_bytes(8, "little") + text + content)
+    with partial_of(path).open("wb") as file:
+        file.writelines([len(text).to_bytes(8, "little"), text, *content])
     partial_of(path).replace(path)
 
 
@@ -206,7 +211,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     header, data = json.loads(content[8:start]), torch.frombuffer(content, dtype=torch.uint8)
     about = header.get("__metadata__", {})
     check = about.pop("check", None)
-    if check != _digest(header, content[start:]) and (check or "values" in about):
+    if check != _digest(header, memoryview(content)[start:]) and (check or "values" in about):
         raise ValueError("its content is not what was written")
     kinds, tensors = {name: kind for kind, name in TYPES.items()}, {}
     for name in (name for name in header if name != "__metadata__"):
@@ -216,8 +221,11 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, about
 
 
-def _digest(header: Options, content: bytes | bytearray) -> str:
-    return hashlib.blake2b(json.dumps(header).encode() + content, digest_size=16).hexdigest()
+def _digest(header: Options, *content: memoryview) -> str:
+    found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
+    for piece in content:
+        found.update(piece)
+    return found.hexdigest()
 
 
 def model_name(run: RunKey) -> str:
