@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.choosing.pieces import lines_of, write
+from benchmarks.choosing.pieces import lines_of, made_on, write
 from benchmarks.choosing.settings import PARTS
-from fedcore.history import STEADY, environment
+from fedcore.history import STEADY
 
 Row = Mapping[str, Any]
 SETTING = ("condition", "schedule", "epochs", "share", "arm")
@@ -39,6 +39,7 @@ def condense(name: str, folder: Path, results: Path) -> Path | None:
             "seeds": [row["seed"] for row in rows],
             "final": [mean(row["accuracies"][-(part.rounds // LAST) :]) for row in rows],
             "steady": [mean(row["accuracies"][STEADY - 1 :]) for row in rows],
+            "last": [row["accuracies"][-1] for row in rows],
             "rejected": sum(row["rejected"] for row in rows),
         }
         lines.append(content)
@@ -50,7 +51,7 @@ def condense(name: str, folder: Path, results: Path) -> Path | None:
         "seeds": part.seeds,
         "runs": sum(map(len, by_setting.values())),
         "missing": len(part.cells()) - sum(map(len, by_setting.values())),
-        "environment": environment(),
+        "environment": made_on(folder),
     }
     return write(results / f"choosing-{name}.json", head, lines)
 

@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from fedcore.history import environment
+
 Row = dict[str, Any]
 One = TypeVar("One")
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = "environment.json"  # beside the lines: of the machine that made the first of them
 
 
 def options(about: str | None, parts: Sequence[str], out: str) -> argparse.ArgumentParser:
@@ -64,6 +67,9 @@ def work_off(
     folder: Path = asked.out / asked.part
     folder.mkdir(parents=True, exist_ok=True)
     number, pieces = map(int, asked.piece.split("/"))
+    about = folder / ENVIRONMENT
+    if not about.exists() and not asked.condense:
+        about.write_text(json.dumps(environment()) + "\n", encoding="utf-8")
     known = {of_a_line(row) for row in lines_of(folder)}
     left = [one for one in runs[number - 1 :: pieces] if named(one) not in known][: asked.most]
     began, spent = time.monotonic(), time.process_time()
@@ -79,6 +85,12 @@ def work_off(
                 print(f"{passed:7.1f} s: {place} of {len(left)}, {one}", flush=True)
     print(f"{time.process_time() - spent:.0f} s of CPU", flush=True)
     return folder
+
+
+def made_on(folder: Path) -> dict[str, str]:
+    """Versions and machine of a part's runs; this one's where nothing is said."""
+    path = folder / ENVIRONMENT
+    return dict(json.loads(path.read_text("utf-8"))) if path.exists() else environment()
 
 
 def write(path: Path, head: Row, rows: Sequence[Row]) -> Path:

@@ -11,7 +11,6 @@ from typing import Any
 from benchmarks.stragglers.settings import METHODS, PARTS, experiment_of
 from fedcore.cli.grid import runs_of
 from fedcore.config import Experiment
-from fedcore.history import environment
 from fedcore.records import RoundRecord
 from fedcore.report.records import Runs, read_runs
 from fedcore.report.summary import chosen_runs, summary, targets_of
@@ -39,6 +38,7 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
             expected = list(runs_of(experiment))
             runs = read_runs(folder / "rounds.jsonl", expected, experiment.most_rounds)
             done[name] = experiment, runs
+            environment = json.loads((folder / "summary.json").read_text("utf-8"))["environment"]
     if not done:
         return None
     targets = targets_of([list(chosen_runs(runs).values()) for _, runs in done.values()])
@@ -57,7 +57,7 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
         "targets": targets,
         "events_verified": events,
         "events_wrong": wrong,
-        "environment": environment(),
+        "environment": environment,
         "missing": [name for name in part.methods if name not in done],
         "methods": {
             name: method_of(name, experiment, runs, (*targets, *FIXED))
