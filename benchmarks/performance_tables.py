@@ -29,8 +29,33 @@ def sections() -> dict[str, str]:
         "lab-peers": lab_peers_section(_read("lab-peers.json")),
         "cohort": growth_table(growth["cohort"], "cohort"),
         "fleet": growth_table(growth["fleet"], "fleet"),
+        "convolutions": convolutions_table(_read("convolutions-cuda.json")),
+        "throughput": throughput_table(_read("throughput-cuda.json")),
         "tiny": tiny_table(_read("tiny-coresets-cuda.json")),
     }
+
+
+def convolutions_table(report: dict[str, Any]) -> str:
+    """Both layers of the CNN: written patches against kernels that read them where they lie."""
+    lines = ["| clients | images | maps | patches, µs | kernels, µs | times faster |"]
+    lines.append("| --- " * 6 + "|")
+    for row in report["rows"]:
+        images = f"{row['side']} x {row['side']} x {row['channels']}"
+        two = row["plain us"], row["kernels us"]
+        cells = f"{two[0]} | {two[1]} | {two[0] / two[1]:.2f}"
+        lines.append(f"| {row['clients']} | {images} | {row['maps']} | {cells} |")
+    return "\n".join(lines)
+
+
+def throughput_table(report: dict[str, Any]) -> str:
+    """Client-steps a second of synchronous and asynchronous runs."""
+    lines = ["| method | merges | jobs at a time | client-steps a second | of training alone |"]
+    lines.append("| --- " * 5 + "|")
+    for row in report["methods"]:
+        rates = f"{row['client-steps a second']:,.0f} | {row['of training']:,.0f}"
+        jobs = f"{row['jobs at a time']:.1f}"
+        lines.append(f"| {row['method']} | {row['merges']} | {jobs} | {rates} |")
+    return "\n".join(lines)
 
 
 def tiny_table(report: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ def test_the_example_runs(capsys):
 
 def test_the_trade_is_that_of_the_results():
     results = (ROOT / "benchmarks" / "results" / "theory.md").read_text("utf-8")
-    rows = re.findall(r"^\| \d+ % \|.*$", PAGE, re.MULTILINE)
-    assert len(rows) == 7
+    rows = re.findall(r"^\| [\d.]+ % \|.*$", PAGE, re.MULTILINE)
+    assert len(rows) == 10
     assert all(row in results.split("## l2 = 1\n")[1] for row in rows)
 
 
