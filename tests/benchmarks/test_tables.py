@@ -12,7 +12,11 @@ pytest.importorskip("rich")
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.paper import table2  # noqa: E402
+
 from benchmarks import tables  # noqa: E402
+from fedcore.report import paper  # noqa: E402
+from fedcore.sources.benchmark import find  # noqa: E402
 
 CONTENT = tables.read("synthetic.json")
 REFERENCE = json.loads(tables.REFERENCE.read_text())
@@ -228,3 +232,45 @@ def test_the_page_on_performance_has_the_launches_and_ratios_of_the_results():
     assert f"The {cnn['times faster']:.2f} of the first table" in page
     in_turns = cnn["plain ms, in turns with ours"] / cnn["ours ms"]
     assert f"is {in_turns:.2f} against the plain loop in turns with ours" in page
+
+
+SYNTHETIC = [b for b in table2.BENCHMARKS if b.startswith("synthetic")]
+
+
+@pytest.mark.parametrize("level", table2.LEVELS)
+@pytest.mark.parametrize("benchmark", SYNTHETIC)
+def test_by_the_authors_code_fedcore_is_within_two_points_of_the_paper(benchmark, level):
+    first = next(iter(find(benchmark).hyperparameters("authors-code")["seed"]))
+    of = {"way": "authors-code-chained", "benchmark": benchmark, "stragglers": level}
+    (one,) = table2.pieces(**of, strategy="fedcore", seed=first)
+    accuracy, time = paper.benchmarks()[benchmark]["table_2"]["fedcore"][str(level)]
+    assert 100 * one["mean_train_accuracy_from_round_10"] >= accuracy - 2
+    assert one["mean_round_time"] == pytest.approx(time, rel=0.05)
+
+
+def test_every_piece_of_the_text_stands_beside_its_fedavg_and_says_who_made_it():
+    for one in table2.pieces(way="paper"):
+        of = {name: one[name] for name in ("way", "benchmark", "stragglers", "seed")}
+        assert len(table2.pieces(**of, strategy="fedavg")) == 1
+        assert one["strategy"] == "fedavg" or one["deadline_misses"] == 0
+    for one in table2.pieces():
+        assert {"commit", "torch", "device"} <= set(one["made"][0])
+
+
+def test_what_the_readme_says_of_mnist():
+    def final(strategy, level):
+        of = {"way": "paper", "benchmark": "mnist", "seed": 0, "stragglers": level}
+        (one,) = table2.pieces(**of, strategy=strategy)
+        return one
+
+    below = [
+        100
+        * (final("fedavg", s)["final_test_accuracy"] - final("fedcore", s)["final_test_accuracy"])
+        for s in table2.LEVELS
+    ]
+    times = final("fedavg", 30)["mean_round_time"] / final("fedcore", 30)["mean_round_time"]
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert (
+        f"{below[0]:.1f} points below FedAvg at 10 % of stragglers and {below[1]:.1f} at" in readme
+    )
+    assert f"FedAvg takes {times:.0f} times as long" in readme
