@@ -152,7 +152,7 @@ def section() -> str:
     printed = [theirs["fedavg"][str(s)][1] / theirs["fedcore"][str(s)][1] for s in LEVELS]
     counted = ", ".join(f"{known[b]['title']} {n}" for b, n in seeds.items() if n)
     about = told(
-        f"`fedcore reproduce`, {len(done)} pieces; where there is a dash, none was run yet. Seeds of a preset: "
+        f"`fedcore reproduce`, {len(done)} pieces; a dash is one that was not run yet. Seeds: "
         f"{counted}; the median, and the range in brackets. `best` is our own strategy with the "
         f"options of `paper`; `authors-code-chained` repeats the defect of their first round. The "
         f"paper's figure is the mean over rounds >= 10, of Synthetic on training data. Columns of "
