@@ -1,6 +1,7 @@
 """Tempo by hand: what fits, how far answers are lengthened, and that nothing goes further."""
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ pytest.importorskip("hypothesis")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcore.server.state import ServerState
 from fedcore.strategies import tempo
-from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
+from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Phase, Way
 
 client = ClientProfile(100, 1.0)
 
@@ -120,3 +122,32 @@ def test_stable_at_the_extremes_and_never_late(simulated, deadline, rate):
     assert lengths[-1] <= 30 * max(plainly)  # E m / n would be a hundred times that
     if rate == 0.1:
         assert found[-1][0].train_loss < found[0][0].train_loss
+
+
+def test_many_answers_are_merged_as_if_all_were_there_at_once_and_none_is_kept():
+    draw = torch.Generator().manual_seed(5)
+    base = {"a": torch.randn(3, 2, generator=draw), "b": torch.randn(4, generator=draw)}
+    known, gone, merging = [], [], tempo.build().merge(ServerState(base))
+    for client in range(20):
+        params = {n: v + torch.randn(v.shape, generator=draw) for n, v in base.items()}
+        steps, size, copies = 1 + 7 * client, 8 * (1 + client % 3), 1 + client % 2
+        known.append(({n: v - base[n] for n, v in params.items()}, steps, 10 * size // 8, copies))
+        one = LocalUpdate(client, params, size, copies, steps=steps)
+        merging.add(one, base)
+        gone.append(weakref.ref(params["a"]))
+        del one, params
+    assert all(held() is None for held in gone)
+    total = sum(copies for *_, copies in known)
+    far = sum(copies * whole for _, _, whole, copies in known) / total
+    move = {
+        n: sum(c / total * math.sqrt(far / a) * deltas[n] for deltas, a, _, c in known)
+        for n in base
+    }
+
+    def length(moves):
+        return torch.cat([value.flatten() for value in moves.values()]).norm()
+
+    bound = min(1.0, max(length(deltas) for deltas, *_ in known) / length(move))
+    after = merging.finish().params
+    for name, value in base.items():
+        torch.testing.assert_close(after[name], value + bound * move[name])

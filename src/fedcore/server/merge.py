@@ -76,6 +76,47 @@ class RunningMean:
         return replace(state, params={**now, **means})
 
 
+class RunningMoves:
+    """S = Σ_i u_i Δ_i with Δ_i = w_i - w^v, and the longest |Δ_i|², in memory for one model.
+
+    ``weigh`` gives an answer's u_i, and numbers to be added up; from all of them comes the state.
+    """
+
+    def __init__(
+        self,
+        weigh: Callable[[LocalUpdate], Sequence[float]],
+        after: Callable[..., ServerState],  # (state, S, longest |Δ|², the sums of numbers)
+        state: ServerState,
+    ) -> None:
+        self._weigh, self._after, self._state = weigh, after, state
+        exact = torch.float64
+        self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
+        self._longest = torch.zeros((), dtype=exact)  # a tensor, so that nobody waits for a device
+        self._added: list[Sequence[float]] = []
+
+    def add(self, update: LocalUpdate, base: Params) -> None:
+        """Take an answer in; who trains a part leaves the rest where it was."""
+        weight, *numbers = self._weigh(update)
+        sent = moved(update.params, {name: base[name] for name in update.params}, -1.0)
+        for name, move in sent.items():
+            self._sums[name].add_(move, alpha=weight)
+        length = square(sent)
+        self._longest = torch.maximum(self._longest.to(length.device), length)
+        self._added.append(numbers)
+
+    def finish(self) -> ServerState:
+        """The state after all answers."""
+        if not self._added:
+            return self._state
+        totals = map(sum, zip(*self._added, strict=True))
+        return self._after(self._state, self._sums, self._longest, *totals)
+
+
+def square(moves: Params) -> Tensor:
+    """|Δ|² over all parameters, in float64."""
+    return torch.stack([move.double().square().sum() for move in moves.values()]).sum()
+
+
 Updates: TypeAlias = Sequence[LocalUpdate]
 Together = Callable[[ServerState, Updates], ServerState]
 

@@ -13,12 +13,13 @@ longest answer, whatever the deadline, and there is nothing to set by hand.
 Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0018).
 """
 
-import math
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from fedcore.coreset.proxies import NONE
 from fedcore.deadline import capacity
-from fedcore.server.merge import AGGREGATIONS, Updates, all_at_once, moved, summed
+from fedcore.server.merge import AGGREGATIONS, RunningMoves, moved, square
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Phase, Way
@@ -26,23 +27,22 @@ from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalU
 
 def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -> Strategy:
     """E and the samples of a step say how many steps a whole round has."""
-    weigh = AGGREGATIONS[aggregation]
+    share_of = AGGREGATIONS[aggregation]
 
-    def taken(one: LocalUpdate) -> tuple[float, float]:  # a, and what E epochs have
+    def weigh(one: LocalUpdate) -> tuple[float, float, float]:
+        share, own, whole = share_of(one), one.steps, -(-one.num_samples // batch_size)
         if one.work is not None:  # nodes of a deployment report samples
-            return max(1, one.work), epochs * one.num_samples
-        return max(1, one.steps), epochs * -(-one.num_samples // batch_size)
+            own, whole = one.work, one.num_samples
+        return share / max(1, own) ** 0.5, share, share * epochs * whole
 
-    def merge(state: ServerState, updates: Updates) -> ServerState:
-        steps, shares = [taken(one) for one in updates], [weigh(one) for one in updates]
-        pairs, total = list(zip(shares, steps, strict=True)), sum(shares)
-        far = sum(share * whole for share, (_, whole) in pairs) / total
-        move = summed(updates, [share / total * (far / own) ** 0.5 for share, (own, _) in pairs])
-        length = _length(replace(updates[0], params=move))
-        bound = min(1.0, max(map(_length, updates)) / (length or 1.0))
-        return replace(state, params=moved(state.params, move, bound))
+    def after(state: ServerState, sums: Any, longest: Any, *told: float) -> ServerState:
+        (total, far), now = told, state.params
+        factor = (far / total) ** 0.5 / total
+        move = {n: (factor * value).to(now[n].dtype) for n, value in sums.items()}
+        bound = min(1.0, float(longest / (square(move) or 1.0)) ** 0.5)
+        return replace(state, params=moved(now, move, bound))
 
-    return Strategy(plan, all_at_once(merge, moves=True), keeps_deadline=True)
+    return Strategy(plan, partial(RunningMoves, weigh, after), keeps_deadline=True)
 
 
 def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
@@ -53,7 +53,3 @@ def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
     drawn = Phase(1, CoresetSpec(rest, "uniform-plain", NONE))
     phases = (Phase(whole),) * (whole > 0) + (drawn,) * (rest > 0)
     return LocalPlan(phases, Way.PARTIAL if whole else Way.RANDOM_SUBSET) if phases else SIT_OUT
-
-
-def _length(one: LocalUpdate) -> float:  # |Δ|
-    return math.sqrt(sum(float(move.double().square().sum()) for move in one.params.values()))
