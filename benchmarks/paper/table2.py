@@ -147,10 +147,10 @@ def floor() -> str:
         f"By count (`python -m benchmarks.paper.steps`) the seven trainings of MNIST take "
         f"{work[0] / 1e6:.1f} million client-steps, {chains[0] / 1e6:.1f} million of them one "
         f"after another; those of Shakespeare {work[1] / 1e6:.1f} and {chains[1] / 1e6:.1f} "
-        f"million, since the text draws roles of up to 41,528 windows often. A step of one client's LSTM takes "
-        f"1.1 ms in its waves alone ([performance.md](performance.md)), so all of Table 2 by the "
-        f"text takes {1.1e-3 * chains[1] / 60:.0f} minutes of one GPU at the least, where 30 were "
-        f"wanted."
+        f"million, since the text draws roles of up to 41,528 windows often. A step of one "
+        f"client's LSTM takes 1.1 ms in its waves alone ([performance.md](performance.md)), so all "
+        f"of Table 2 by the text takes {1.1e-3 * chains[1] / 60:.0f} minutes of one GPU at the "
+        f"least, where 30 were wanted."
     )
 
 
