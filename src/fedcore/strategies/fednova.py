@@ -12,8 +12,10 @@ Source: Wang et al., NeurIPS 2020; with a prox their code has Σ p_i τ_i in pla
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from fedcore.server.merge import AGGREGATIONS, Updates, all_at_once, moved, summed
+from fedcore.server.merge import AGGREGATIONS, RunningMoves, moved
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies._local import NONE, Options, refuse, working_as
@@ -31,17 +33,20 @@ def build(
 ) -> Strategy:
     """Plans are those of ``local``, with the pull μ ``nova_mu``."""
     refuse("fednova", options, "optimiser", "clip_norm", *["momentum"] * (nova_mu > 0))
-    weigh = AGGREGATIONS[aggregation]
+    share_of = AGGREGATIONS[aggregation]
 
     def length(one: LocalUpdate) -> float:  # a_i
         if pull := step_size(one.base_version) * nova_mu:
             return (1 - (1 - pull) ** one.steps) / pull
         return sum((1 - momentum**k) / (1 - momentum) for k in range(1, one.steps + 1))
 
-    def merge(state: ServerState, updates: Updates) -> ServerState:
-        total = sum(map(weigh, updates))
-        far = sum(weigh(one) * length(one) for one in updates) / total
-        moves = summed(updates, [weigh(one) / length(one) / total for one in updates])
-        return replace(state, params=moved(state.params, moves, far))
+    def weigh(one: LocalUpdate) -> tuple[float, float, float]:
+        share, own = share_of(one), length(one)
+        return share / own, share, share * own
 
-    return replace(working_as(local, options, nova_mu), merge=all_at_once(merge, moves=True))
+    def after(state: ServerState, sums: Any, _: Any, total: float, far: float) -> ServerState:
+        moves = {n: (value / total).to(state.params[n].dtype) for n, value in sums.items()}
+        return replace(state, params=moved(state.params, moves, far / total))
+
+    clients = working_as(local, options, nova_mu)
+    return replace(clients, merge=partial(RunningMoves, weigh, after))
