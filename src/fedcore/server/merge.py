@@ -77,7 +77,7 @@ class RunningMean:
 
 
 class RunningMoves:
-    """S = Σ_i u_i Δ_i with Δ_i = w_i - w^v, and the longest |Δ_i|², in memory for one model.
+    """S = Σ_i u_i Δ_i with Δ_i = w_i - w^v, and the longest |Δ_i|, in memory for one model.
 
     ``weigh`` gives an answer's u_i, and numbers to be added up; from all of them comes the state.
     """
@@ -85,7 +85,7 @@ class RunningMoves:
     def __init__(
         self,
         weigh: Callable[[LocalUpdate], Sequence[float]],
-        after: Callable[..., ServerState],  # (state, S, longest |Δ|², the sums of numbers)
+        after: Callable[..., ServerState],  # (state, S, longest |Δ|, the sums of numbers)
         state: ServerState,
     ) -> None:
         self._weigh, self._after, self._state = weigh, after, state
@@ -100,8 +100,8 @@ class RunningMoves:
         sent = moved(update.params, {name: base[name] for name in update.params}, -1.0)
         for name, move in sent.items():
             self._sums[name].add_(move, alpha=weight)
-        length = square(sent)
-        self._longest = torch.maximum(self._longest.to(length.device), length)
+        far = length(sent)
+        self._longest = torch.maximum(self._longest.to(far.device), far)
         self._added.append(numbers)
 
     def finish(self) -> ServerState:
@@ -112,9 +112,12 @@ class RunningMoves:
         return self._after(self._state, self._sums, self._longest, *totals)
 
 
-def square(moves: Params) -> Tensor:
-    """|Δ|² over all parameters, in float64."""
-    return torch.stack([move.double().square().sum() for move in moves.values()]).sum()
+def length(moves: Params) -> Tensor:
+    """|Δ| over all parameters, in float64; scaled by a power of two, for squares may underflow."""
+    there = [move.double() for move in moves.values() if move.numel()]
+    peak = torch.stack([move.abs().max() for move in there]).max()
+    unit = torch.exp2(torch.frexp(peak).exponent.double() - 1)
+    return unit * torch.stack([(move / unit).square().sum() for move in there]).sum().sqrt()
 
 
 Updates: TypeAlias = Sequence[LocalUpdate]

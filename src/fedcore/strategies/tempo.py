@@ -19,7 +19,7 @@ from typing import Any
 
 from fedcore.coreset.proxies import NONE
 from fedcore.deadline import capacity
-from fedcore.server.merge import AGGREGATIONS, RunningMoves, moved, square
+from fedcore.server.merge import AGGREGATIONS, RunningMoves, length, moved
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Phase, Way
@@ -39,7 +39,7 @@ def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -
         (total, far), now = told, state.params
         factor = (far / total) ** 0.5 / total
         move = {n: (factor * value).to(now[n].dtype) for n, value in sums.items()}
-        bound = min(1.0, float(longest / (square(move) or 1.0)) ** 0.5)
+        bound = min(1.0, float(longest / (length(move) or 1.0)))
         return replace(state, params=moved(now, move, bound))
 
     return Strategy(plan, partial(RunningMoves, weigh, after), keeps_deadline=True)
