@@ -11,10 +11,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fedcore.server.merge import Updates, all_at_once, moved, summed
+from fedcore.server.merge import Updates, all_at_once, length, moved, summed
 from fedcore.server.method import Merge
 from fedcore.server.state import ServerState
-from fedcore.types import LocalUpdate
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,10 @@ def lengthened(rule: Rule, epochs: int, batch_size: int) -> Merge:
     def merge(state: ServerState, updates: Updates) -> ServerState:
         known = [
             Answer(
-                length_of(one), one.steps, epochs * -(-one.num_samples // batch_size), one.copies
+                float(length(one.params)),
+                one.steps,
+                epochs * -(-one.num_samples // batch_size),
+                one.copies,
             )
             for one in updates
         ]
@@ -119,7 +121,3 @@ def lengthened(rule: Rule, epochs: int, batch_size: int) -> Merge:
         return replace(state, params=moved(state.params, summed(updates, weights)))
 
     return all_at_once(merge, moves=True)
-
-
-def length_of(one: LocalUpdate) -> float:
-    return math.sqrt(sum(float(value.double().square().sum()) for value in one.params.values()))

@@ -1,6 +1,6 @@
 """How many steps every piece of Table 2 takes, by the plans alone.
 
-    python -m benchmarks.paper.steps [--only shakespeare] [--preset paper] [--data-dir DIR]
+    python -m benchmarks.paper.steps [--only mnist] [--preset paper] [--data-dir DIR] [--out FILE]
 
 Nothing is trained. Of each piece: client-steps, which a device can take side by side, and the
 longest client's of every round, which it cannot: their sum, times what a step takes at the least,
@@ -89,13 +89,14 @@ def main() -> None:
     parser.add_argument("--only", default="mnist,shakespeare")
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--data-dir")
+    parser.add_argument("--out", type=Path, default=RESULT)
     asked = parser.parse_args()
     rows = []
     for unit in pieces_of(asked.only, "10,30", "1", asked.preset):
         rows.append(count(unit[0], asked.data_dir))  # FedAvg's two levels are one training
         print(rows[-1], flush=True)
         lines = ",\n".join("  " + json.dumps(row) for row in rows)
-        RESULT.write_text(f'{{"pieces": [\n{lines}\n]}}\n', encoding="utf-8")
+        asked.out.write_text(f'{{"pieces": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,12 +15,7 @@ from fedcore.errors import BadOption, BadRecord
 from fedcore.flower.clock import Notes
 from fedcore.flower.fleet import Fleet
 from fedcore.records import RoundRecord, RunKey, Snapshot, Waste
-from fedcore.report.output import (
-    EXPERIMENT,
-    OutputFolder,
-    load_checkpoint,
-    save_checkpoint,
-)
+from fedcore.report.output import EXPERIMENT, OutputFolder, load_checkpoint, save_checkpoint
 from fedcore.server.loop import Merged
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 
