@@ -1,9 +1,13 @@
-"""The last state of a stack of LSTM layers of many clients, with the kernels of ``kernel``.
+"""The last state of a stack of LSTM layers of many clients, with kernels for a GPU.
 
-What does not wait for the recurrence is one large product before or after the waves.
+What does not wait for the recurrence is one large product before or after it. The recurrence is one
+launch where blocks can meet in clusters and the sizes are those of ``cluster.cu``; elsewhere it is
+a launch of ``kernel`` for each of its waves.
 """
 
+import functools
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import torch
@@ -19,6 +23,9 @@ FORWARD_UNITS, BACKWARD_UNITS = 8, 16
 DEPTH, WIDTH = 64, 128
 FORWARD: dict[str, Any] = {"HOW": "tf32x3", "num_warps": 2, "num_stages": 3}
 BACKWARD: dict[str, Any] = {"HOW": "tf32x3", "num_warps": 4, "num_stages": 2}
+# As in cluster.cu; bytes are those of its forward kernel, the larger one.
+CLUSTER_UNITS, CLUSTER_SAMPLES, BLOCKS, THREADS, SHARED = 256, 8, 16, 512, 118_784
+CLUSTERS_ABOVE_EIGHT = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class _Stack(Function):
@@ -26,8 +33,6 @@ class _Stack(Function):
     def forward(
         ctx: Any, x: Tensor, first: Tensor, to_input: Tensor, to_hidden: Tensor, biases: Tensor
     ) -> Tensor:
-        from fedcore.models.char_lstm.kernel import forward_wave
-
         clients, length, batch, _ = x.shape
         layers, units = len(to_hidden), to_hidden.shape[3]
         gates = x.new_empty(layers, clients, length, batch, 4 * units)
@@ -37,35 +42,18 @@ class _Stack(Function):
         states = x.new_empty(layers, clients, length + 1, batch, units)
         cells = torch.empty_like(states)
         states[:, :, 0], cells[:, :, 0] = 0, 0
-        sizes = {"ROWS": _rows(batch), "UNITS": FORWARD_UNITS, "DEPTH": min(DEPTH, units)}
-        grid = (clients, units // FORWARD_UNITS, layers)
-        for wave in range(length + layers - 1):
-            forward_wave[grid](
-                gates, states, cells, to_hidden, to_input, wave, length, batch,
-                H=units, **sizes, **FORWARD,
-            )  # fmt: skip
+        run = _cluster("lstm_forward") if in_clusters(gates) else _forward_waves
+        run(gates, states, cells, to_hidden, to_input, clients, length, batch)
         ctx.save_for_backward(x, first, to_input, to_hidden, gates, states, cells)
         return states[-1, :, -1].clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        from fedcore.models.char_lstm.kernel import backward_wave
-
         x, first, to_input, to_hidden, gates, states, cells = ctx.saved_tensors
-        layers, clients, length, batch, _ = gates.shape
-        units = states.shape[-1]
-        blocks = units // BACKWARD_UNITS
-        slopes = torch.empty_like(gates)
-        cell_slopes = x.new_zeros(layers, clients, batch, units)
-        shares = x.new_empty(2, 2, layers, clients, blocks, batch, units)
-        upstream = gradients[0].contiguous()
-        sizes = {"ROWS": _rows(batch), "UNITS": BACKWARD_UNITS, "WIDTH": min(WIDTH, units)}
-        grid = (clients, blocks, layers)
-        for wave in range(length + layers - 1):
-            backward_wave[grid](
-                gates, cells, upstream, slopes, cell_slopes, shares[0], shares[1],
-                to_hidden, to_input, wave, length, batch, H=units, **sizes, **BACKWARD,
-            )  # fmt: skip
+        _, clients, length, batch, _ = gates.shape
+        slopes, upstream = torch.empty_like(gates), gradients[0].contiguous()
+        run = _cluster("lstm_backward") if in_clusters(gates) else _backward_waves
+        run(gates, cells, upstream, slopes, to_hidden, to_input, clients, length, batch)
         flat = slopes.flatten(2, 3)  # [L, K, T·B, 4H]
         turned = flat.transpose(2, 3)
         return (
@@ -75,6 +63,77 @@ class _Stack(Function):
             turned @ states[:, :, :-1].flatten(2, 3),  # and from the step before
             flat.sum(2),
         )
+
+
+def _forward_waves(
+    gates: Tensor, states: Tensor, cells: Tensor, to_hidden: Tensor, to_input: Tensor,
+    clients: int, length: int, batch: int,
+) -> None:  # fmt: skip
+    from fedcore.models.char_lstm.kernel import forward_wave
+
+    layers, units = len(gates), states.shape[-1]
+    sizes = {"ROWS": _rows(batch), "UNITS": FORWARD_UNITS, "DEPTH": min(DEPTH, units)}
+    grid = (clients, units // FORWARD_UNITS, layers)
+    for wave in range(length + layers - 1):
+        forward_wave[grid](
+            gates, states, cells, to_hidden, to_input, wave, length, batch,
+            H=units, **sizes, **FORWARD,
+        )  # fmt: skip
+
+
+def _backward_waves(
+    gates: Tensor, cells: Tensor, upstream: Tensor, slopes: Tensor, to_hidden: Tensor,
+    to_input: Tensor, clients: int, length: int, batch: int,
+) -> None:  # fmt: skip
+    from fedcore.models.char_lstm.kernel import backward_wave
+
+    layers, units = len(gates), cells.shape[-1]
+    blocks = units // BACKWARD_UNITS
+    cell_slopes = gates.new_zeros(layers, clients, batch, units)
+    shares = gates.new_empty(2, 2, layers, clients, blocks, batch, units)
+    sizes = {"ROWS": _rows(batch), "UNITS": BACKWARD_UNITS, "WIDTH": min(WIDTH, units)}
+    for wave in range(length + layers - 1):
+        backward_wave[clients, blocks, layers](
+            gates, cells, upstream, slopes, cell_slopes, shares[0], shares[1],
+            to_hidden, to_input, wave, length, batch, H=units, **sizes, **BACKWARD,
+        )  # fmt: skip
+
+
+def in_clusters(gates: Tensor) -> bool:
+    """Whether one launch can take gates [L, K, T, B, 4H]."""
+    layers, *_, batch, wide = gates.shape
+    sizes_fit = layers == 2 and wide == 4 * CLUSTER_UNITS and batch <= CLUSTER_SAMPLES
+    able = gates.is_cuda and torch.cuda.get_device_capability(gates.device)[0] >= 9
+    return sizes_fit and able and kernels_work("LSTM in clusters", _cluster_trial, gates.device)
+
+
+@functools.cache
+def _cluster(name: str) -> Any:
+    """A kernel of ``cluster.cu``, as a function of tensors and K, T, B."""
+    source = files(__package__).joinpath("cluster.cu").read_text()
+    kernel = torch.cuda._compile_kernel(source, name)
+    kernel.set_shared_memory_config(SHARED)
+    driver = torch.cuda._utils._get_gpu_runtime_library()
+    if driver.cuFuncSetAttribute(kernel.func, CLUSTERS_ABOVE_EIGHT, 1):
+        raise RuntimeError(f"no clusters of {BLOCKS} blocks")
+
+    def run(*arguments: Tensor | int) -> None:
+        clients = arguments[-3]
+        kernel((BLOCKS * clients, 1, 1), (THREADS, 1, 1), list(arguments), SHARED)
+
+    return run
+
+
+def _cluster_trial(device: torch.device) -> None:
+    """Both kernels of ``cluster.cu`` on one step of one client."""
+    sizes = [(2, 1, 1, 1, 4), (2, 1, 2, 1, 1), (2, 1, 2, 1, 1), (2, 1, 4, CLUSTER_UNITS, 1)]
+    gates, states, cells, weight = (
+        torch.zeros(*size[:-1], size[-1] * CLUSTER_UNITS, device=device) for size in sizes
+    )
+    _cluster("lstm_forward")(gates, states, cells, weight, weight[:1], 1, 1, 1)
+    upstream, slopes = states[0, :, 0].contiguous(), torch.empty_like(gates)
+    _cluster("lstm_backward")(gates, cells, upstream, slopes, weight, weight[:1], 1, 1, 1)
+    torch.cuda.synchronize(device)
 
 
 def fused_lstm(
