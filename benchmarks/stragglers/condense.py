@@ -28,7 +28,11 @@ KEPT = (
 
 
 def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | None:
-    """Write what is done of a fleet's methods, if any; targets are shares of the best of those."""
+    """Write what is done of a fleet's methods, if any; targets are shares of the best of those.
+
+    Methods that the file has and ``out`` does not stay, unless one of ``out`` is ahead of them all:
+    when they came to its shares is known of their folders alone.
+    """
     part = PARTS[benchmark]
     done: dict[str, tuple[Experiment, Runs]] = {}
     for name in part.methods:
@@ -44,10 +48,15 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
     targets = targets_of([list(chosen_runs(runs).values()) for _, runs in done.values()])
     path = results / f"stragglers-{benchmark}-{fleet}.json"
     events, wrong = looked_at(out / benchmark / fleet, list(done))
+    kept: dict[str, Any] = {}
     if path.exists():  # of logs that stayed where their runs were made, what was read there counts
         before = json.loads(path.read_text("utf-8"))
         events = max(events, before["events_verified"])
         wrong = max(wrong, before["events_wrong"])
+        kept = {name: one for name, one in before["methods"].items() if name not in done}
+        if kept and before["targets"] < list(targets):
+            raise ValueError(f"{path.name} has methods, {', '.join(kept)}, without their folders")
+        targets = before["targets"] if kept else targets
     content = {
         "benchmark": benchmark,
         "fleet": fleet,
@@ -58,10 +67,11 @@ def condense(benchmark: str, fleet: str, out: Path, results: Path) -> Path | Non
         "events_verified": events,
         "events_wrong": wrong,
         "environment": environment,
-        "missing": [name for name in part.methods if name not in done],
+        "missing": [name for name in part.methods if name not in {**done, **kept}],
         "methods": {
-            name: method_of(name, experiment, runs, (*targets, *FIXED))
-            for name, (experiment, runs) in done.items()
+            name: method_of(name, *done[name], (*targets, *FIXED)) if name in done else kept[name]
+            for name in part.methods
+            if name in {**done, **kept}
         },
     }
     path.parent.mkdir(parents=True, exist_ok=True)

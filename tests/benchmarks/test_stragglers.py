@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -239,6 +240,16 @@ def test_a_folder_is_condensed_without_its_data_or_its_events(tmp_path, monkeypa
         assert one["merges"] == own["rounds"] - 1
         assert study["methods"][name]["learning_rate"] == own["learning_rate"]
     assert condense.condense("synthetic-1-1", "phones", tmp_path, tmp_path) is None
+    finals = {n: one["results"][0]["final_test_accuracy"] for n, one in study["methods"].items()}
+    shutil.rmtree(tmp_path / "synthetic-1-1" / "paper" / max(finals, key=finals.get))
+    assert json.loads(condense.condense(*_PAPER, tmp_path, tmp_path).read_text()) == study
+    study["targets"] = [0.0, 0.0, 0.0]  # as if whoever is there were ahead
+    written.write_text(json.dumps(study))
+    with pytest.raises(ValueError, match="without their folders"):
+        condense.condense(*_PAPER, tmp_path, tmp_path)
+
+
+_PAPER = ("synthetic-1-1", "paper")
 
 
 def test_a_race_has_the_first_moment_at_each_step_size_and_the_best_of_them(tmp_path):

@@ -13,11 +13,11 @@ pytest.importorskip("triton", reason="Triton is not installed (no wheel for this
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def a_stack(clients, length, batch, width, units, layers):
+def a_stack(clients, length, batch, width, units, layers, scale=0.4):
     draw = torch.Generator().manual_seed(1)
 
     def leaf(*shape):
-        return torch.randn(*shape, generator=draw).mul(0.4).to(DEVICE).requires_grad_()
+        return torch.randn(*shape, generator=draw).mul(scale).to(DEVICE).requires_grad_()
 
     widths = [width] + [units] * (layers - 1)
     return (
@@ -41,7 +41,29 @@ def a_stack(clients, length, batch, width, units, layers):
 def test_states_and_gradients_are_those_of_the_plain_layers(
     clients, length, batch, width, units, layers
 ):
-    x, *weights = a_stack(clients, length, batch, width, units, layers)
+    agrees(*a_stack(clients, length, batch, width, units, layers))
+
+
+@pytest.mark.parametrize(
+    ("clients", "length", "batch"),
+    [(1, 1, 8), (3, 2, 8), (2, 80, 5), (10, 80, 8), (20, 9, 1)],  # seven clusters fit an H200
+)
+def test_clusters_are_the_plain_layers_to_the_bit_each_time(clients, length, batch):
+    x, *weights = a_stack(clients, length, batch, 8, 256, 2, scale=0.06)
+    gates = torch.empty(2, clients, length, batch, 1024, device=DEVICE)
+    if not fused.in_clusters(gates):
+        pytest.skip("needs a GPU whose blocks meet in clusters: compute capability 9 or above")
+    agrees(x, *weights)
+    once, again = (fused.fused_lstm(x, *weights) for _ in range(2))
+    assert torch.equal(once, again)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 9, 1024), (3, 1, 1, 8, 1024), (2, 1, 1, 8, 512)])
+def test_other_sizes_than_those_of_the_clusters_go_in_waves(shape):
+    assert not fused.in_clusters(torch.empty(shape, device=DEVICE))
+
+
+def agrees(x, *weights):
     leaves = [x, *(leaf for group in weights for leaf in group)]
     plain, ours = plain_lstm(x, *weights), fused.fused_lstm(x, *weights)
     assert torch.allclose(ours, plain, atol=2e-6)
