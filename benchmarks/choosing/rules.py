@@ -95,7 +95,9 @@ RULES: dict[str, Rule] = {
     "turning-plain": Rule("answers as they are, γ by turning", AS_THEY_ARE, turning=True),
     "turning-nova": Rule("1 / a, γ by turning", to_the(1.0), turning=True),
     "turning-free": Rule("1 / √a, γ by turning, below 1 too", to_the(0.5), True, least=0.0),
-    "turning-local": Rule("1 / √a, γ by turning, longer local steps", to_the(0.5), True, 0.5),
+    "turning-local": Rule("1 / √a, γ by turning, local steps √(ā / a)", to_the(0.5), True, 0.5),
+    "turning-local-4": Rule("the same, local steps (ā / a)^¼", to_the(0.5), True, 0.25),
+    "turning-plain-local": Rule("answers as they are, the same, √(ā / a)", AS_THEY_ARE, True, 0.5),
 }
 
 
