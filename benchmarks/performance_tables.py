@@ -30,6 +30,7 @@ def sections() -> dict[str, str]:
         "cohort": growth_table(growth["cohort"], "cohort"),
         "fleet": growth_table(growth["fleet"], "fleet"),
         "convolutions": convolutions_table(_read("convolutions-cuda.json")),
+        "recurrence": recurrence_table(_read("recurrence-cuda.json")),
         "throughput": throughput_table(_read("throughput-cuda.json")),
         "tiny": tiny_table(_read("tiny-coresets-cuda.json")),
     }
@@ -45,6 +46,23 @@ def convolutions_table(report: dict[str, Any]) -> str:
         cells = f"{two[0]} | {two[1]} | {two[0] / two[1]:.2f}"
         lines.append(f"| {row['clients']} | {images} | {row['maps']} | {cells} |")
     return "\n".join(lines)
+
+
+def recurrence_table(report: dict[str, Any]) -> str:
+    """The LSTM's recurrence and its whole step: a launch a wave against one in clusters."""
+    lines = ["| clients | waves, µs: there and back | clusters, µs | step by waves, ms | "]
+    lines[0] += "by clusters, ms | times faster | off float64: waves | clusters |"
+    lines.append("| --- " * 8 + "|")
+    for row in report["rows"]:
+        cells = [f"{row[f'{way} forward us']} + {row[f'{way} backward us']}" for way in RECURRENCES]
+        steps = [row[f"{way} step ms"] for way in RECURRENCES]
+        cells += [f"{step:.2f}" for step in steps] + [f"{steps[0] / steps[1]:.2f}"]
+        cells += [f"{row[f'{way} error']:.0e}" for way in RECURRENCES]
+        lines.append(f"| {row['clients']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+RECURRENCES = ("waves", "clusters")
 
 
 def throughput_table(report: dict[str, Any]) -> str:

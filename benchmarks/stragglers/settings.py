@@ -130,7 +130,7 @@ PARTS: dict[str, Part] = {
         fleets=("paper",),
         seeds=(0,),
         learning_rates=((0.1, 0.3),),
-        deadlines=20,
+        deadlines=15,
         options={"evaluate_samples": 5000},
     ),
 }

@@ -1,7 +1,8 @@
-"""Tempo by hand: what fits, how far answers are lengthened, and that nothing goes further."""
+"""Tempo by hand: what fits, how answers count, how far merges go, and that none goes further."""
 
 import math
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,48 +45,83 @@ def answers(*known):
     return [(n, move, 0.0, {"steps": s, "num_samples": 80}) for n, (move, s) in enumerate(known)]
 
 
-def test_merges_by_hand(merged, state_of):
-    """ā = 100: 100 steps count once, 25 twice, 4 five times."""
+def test_a_first_merge_by_hand(merged, state_of):
+    """1 / √a: 100 steps count a tenth, 25 a fifth, 4 a half."""
     told = answers((2.0, 100), (3.0, 25), (-0.5, 4))
     after = merged(tempo.build(), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((2 + 6 - 2.5) / 3)
+    assert after.params["w"].item() == pytest.approx((0.2 + 0.6 - 0.25) / 0.8)
+    assert after.tensors["stretch"] == 1
 
 
 def test_sizes_count_by_the_root_too(merged, state_of):
-    """E epochs on 80 and 720 samples: 100 and 900 steps, ā = 500, both on time."""
+    """E epochs on 80 and 720 samples, both on time: 100 and 900 steps count 3 to 1."""
     told = [(0, 3.0, 0.0, {"steps": 100, "num_samples": 80}),
             (1, 6.0, 0.0, {"steps": 900, "num_samples": 720})]  # fmt: skip
     after = merged(tempo.build(), state_of(0.0), *told)
-    expected = (3 * math.sqrt(5) + 6 * math.sqrt(5 / 9)) / 2
-    assert after.params["w"].item() == pytest.approx(expected)
+    assert after.params["w"].item() == pytest.approx((3 * 3 + 6) / 4)
 
 
-def test_equal_clients_that_are_on_time_are_fedavgs(merged, state_of):
-    after = merged(tempo.build(), state_of(0.0), *answers((2.0, 100), (4.0, 100)))
-    assert after.params["w"].item() == pytest.approx(3.0)
+def after_merges(merged, state, *several):
+    """Models after one merge after another, and how far each was stretched."""
+    for told in several:
+        base = state.params["w"].item()
+        state = merged(tempo.build(), state, *((n, base + m, base, o) for n, m, _, o in told))
+        yield state.params["w"].item() - base, state.tensors["stretch"].item()
+
+
+def test_merges_that_lead_on_grow_and_those_that_turn_back_shrink_to_one(merged, state_of):
+    """25 of 100 steps: 1, 2, 4 times V, no more; back by half of that; never below 1."""
+    there, back = answers((1.0, 25), (9.0, 25)), answers((-1.0, 25), (-1.0, 25))
+    several = (there, there, there, there, back, back, there, there)
+    found = list(after_merges(merged, state_of(0.0), *several))
+    moves, stretches = zip(*found, strict=True)
+    assert stretches == pytest.approx((1, 2, 4, 4, 2, 4, 2, 4))
+    bounded = (5, 9, 9, 9, -1, -1, 9, 9)  # the longest answers are 9 and 1
+    assert moves == pytest.approx(bounded)
+    turning = (there, back, there, back)
+    assert [s for _, s in after_merges(merged, state_of(0.0), *turning)] == [1, 1, 1, 1]
+
+
+def test_at_right_angles_the_stretch_stays(merged, state_of):
+    torch_state, steps = state_of(0.0), {"steps": 25, "num_samples": 80}
+    across = [torch.tensor([3.0, 0.0]), torch.tensor([2.0, 0.0]), torch.tensor([0.0, 5.0])]
+    state, found = ServerState({"w": torch.zeros(2)}), []
+    for move in across:
+        merging = tempo.build().merge(state)
+        merging.add(LocalUpdate(0, {"w": state.params["w"] + move}, **steps), state.params)
+        state = merging.finish()
+        found.append(state.tensors["stretch"].item())
+    assert found == pytest.approx([1, 2, 2])
+    assert torch_state.tensors == {}
+
+
+def test_equal_clients_that_are_on_time_are_fedavgs_in_every_merge(merged, state_of):
+    told = answers((2.0, 100), (4.0, 100))
+    moves = [move for move, _ in after_merges(merged, state_of(0.0), told, told, told)]
+    assert moves == pytest.approx([3.0, 3.0, 3.0])
 
 
 def test_no_merge_goes_further_than_its_longest_answer(merged, state_of):
-    """A hundredth of the steps: each counts ten times, and the mean would be 15."""
-    after = merged(tempo.build(), state_of(0.0), *answers((1.0, 1), (2.0, 1)))
-    assert after.params["w"].item() == pytest.approx(2.0)
+    """A hundredth of the steps: with time 100 times V would be allowed, which is 1.5."""
+    told = answers((1.0, 1), (2.0, 1))
+    moves = [move for move, _ in after_merges(merged, state_of(0.0), told, told, told)]
+    assert moves == pytest.approx([1.5, 2.0, 2.0])
 
 
 def test_work_that_a_node_reports_goes_before_its_steps(merged, state_of):
-    """200 of 10 x 80 samples in however many steps: twice; ā is in samples then."""
+    """800 and 200 samples in however many steps count 1 to 2."""
     told = answers((8.0, 3), (1.0, 7))
     told[0][3]["work"], told[1][3]["work"] = 800, 200
     after = merged(tempo.build(), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((8 + 2) / 2)
+    assert after.params["w"].item() == pytest.approx((8 + 2) / 3)
 
 
 def test_weights_by_samples(merged, state_of):
-    """p = 1/4 and 3/4, ā = (100 + 3 x 300) / 4 = 250: √2.5 and √(250 / 150)."""
+    """p = 1/4 and 3/4."""
     told = [(0, 2.0, 0.0, {"steps": 100, "num_samples": 80}),
-            (1, 1.0, 0.0, {"steps": 150, "num_samples": 240})]  # fmt: skip
+            (1, 1.0, 0.0, {"steps": 144, "num_samples": 240})]  # fmt: skip
     after = merged(tempo.build(aggregation="samples"), state_of(0.0), *told)
-    expected = 2 * math.sqrt(2.5) / 4 + 3 * math.sqrt(5 / 3) / 4
-    assert after.params["w"].item() == pytest.approx(expected)
+    assert after.params["w"].item() == pytest.approx((2 / 10 + 3 / 12) / (1 / 10 + 3 / 12))
 
 
 moves = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -95,18 +131,18 @@ moves = st.floats(-1e6, 1e6, allow_subnormal=False)
 @example([(1.6004492924247662e-159, 1)])  # whose square is no normal number
 @example([(5e-324, 1), (0.0, 1)])
 def test_stable_by_construction(known):
-    """|w' - w| <= max |Δ|, whatever share of the work was done."""
-    from fedcore.server.state import ServerState
-    from fedcore.types import LocalUpdate
-
+    """|w' - w| <= max |Δ|, whatever share of the work was done, in every merge."""
     base = {"w": torch.zeros(1, dtype=torch.float64)}
-    merging = tempo.build().merge(ServerState(base))
-    for number, (move, steps) in enumerate(known):
-        params = {"w": torch.tensor([move], dtype=torch.float64)}
-        merging.add(LocalUpdate(number, params, 80, steps=steps), base)
-    moved = abs(merging.finish().params["w"].item())
-    assert math.isfinite(moved)
-    assert moved <= max(abs(move) for move, _ in known) * (1 + 1e-9)
+    state = ServerState(base)
+    for _ in range(3):
+        merging = tempo.build().merge(state)
+        for number, (move, steps) in enumerate(known):
+            params = {"w": torch.tensor([move], dtype=torch.float64)}
+            merging.add(LocalUpdate(number, params, 80, steps=steps), base)
+        state = replace(merging.finish(), params=base)
+        moved = abs(merging.finish().params["w"].item())
+        assert math.isfinite(moved)
+        assert moved <= max(abs(move) for move, _ in known) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("rate", [0.1, 10.0])
@@ -139,17 +175,8 @@ def test_many_answers_are_merged_as_if_all_were_there_at_once_and_none_is_kept()
         gone.append(weakref.ref(params["a"]))
         del one, params
     assert all(held() is None for held in gone)
-    total = sum(copies for *_, copies in known)
-    far = sum(copies * whole for _, _, whole, copies in known) / total
-    move = {
-        n: sum(c / total * math.sqrt(far / a) * deltas[n] for deltas, a, _, c in known)
-        for n in base
-    }
-
-    def length(moves):
-        return torch.cat([value.flatten() for value in moves.values()]).norm()
-
-    bound = min(1.0, max(length(deltas) for deltas, *_ in known) / length(move))
+    total = sum(copies / math.sqrt(a) for _, a, _, copies in known)
     after = merging.finish().params
     for name, value in base.items():
-        torch.testing.assert_close(after[name], value + bound * move[name])
+        move = sum(c / math.sqrt(a) / total * deltas[name] for deltas, a, _, c in known)
+        torch.testing.assert_close(after[name], value + move)

@@ -120,6 +120,13 @@ def length(moves: Params) -> Tensor:
     return unit * torch.stack([(move / unit).square().sum() for move in there]).sum().sqrt()
 
 
+def cosine(moves: Params, others: Params) -> float:
+    """Of the angle between two moves; 0 where one is no move."""
+    one, other = (length(some) or 1.0 for some in (moves, others))
+    pairs = ((m.double() / one * (others[n].double() / other)).sum() for n, m in moves.items())
+    return float(sum(pairs))
+
+
 Updates: TypeAlias = Sequence[LocalUpdate]
 Together = Callable[[ServerState, Updates], ServerState]
 

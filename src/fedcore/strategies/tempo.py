@@ -1,14 +1,13 @@
-"""Tempo: who is slow trains on as much as fits, drawn anew, and the merge makes up for its steps.
+"""Tempo: who is slow trains on as much as fits, drawn anew, and merges go as far as they lead on.
 
-Whole epochs, then a draw of what fits. a_i are the steps that a client took, ā those of E epochs on
-everything, in the mean over all who answer; Δ_i is how far it moved.
+Of a client, a are the steps taken, ā those of E epochs on everything; Δ is how far it moved.
 
-    n_i = min(E m_i, c_i τ)        φ_i = √(ā / a_i)        U = Σ p_i φ_i Δ_i
-    w ← w + U min(1, max |Δ_i| / |U|)
+    n_i = min(E m_i, c_i τ)        V = Σ p_i Δ_i / √a_i / Σ p_i / √a_i
+    γ ← γ 2^cos(V, last V), 1 ≤ γ ≤ mean ā / mean a        w ← w + V min(γ, max |Δ_i| / |V|)
 
-φ = 1 would be FedAvg, where more steps pull harder, and φ = mean a / a_i FedNova, where few steps
-are stretched as if they led straight on; the root is between. No merge goes further than its
-longest answer, whatever the deadline, and there is nothing to set by hand.
+Moves that lead on make the next longer, moves that turn back shorter: V · last V is how the loss
+falls with the last γ. No merge goes further than its longest answer, or makes up for more than the
+steps that were missed. Few steps count for more than in FedAvg and for less than in FedNova, 1 / a.
 
 Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0018).
 """
@@ -19,28 +18,34 @@ from typing import Any
 
 from fedcore.coreset.proxies import NONE
 from fedcore.deadline import capacity
-from fedcore.server.merge import AGGREGATIONS, RunningMoves, length, moved
+from fedcore.server.merge import AGGREGATIONS, RunningMoves, cosine, length, moved
 from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, LocalUpdate, Phase, Way
+
+STRETCH, LAST = "stretch", "last/"  # in the state: γ, and V by the names of its parameters
 
 
 def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -> Strategy:
     """E and the samples of a step say how many steps a whole round has."""
     share_of = AGGREGATIONS[aggregation]
 
-    def weigh(one: LocalUpdate) -> tuple[float, float, float]:
+    def weigh(one: LocalUpdate) -> tuple[float, ...]:
         share, own, whole = share_of(one), one.steps, -(-one.num_samples // batch_size)
         if one.work is not None:  # nodes of a deployment report samples
             own, whole = one.work, one.num_samples
-        return share / max(1, own) ** 0.5, share, share * epochs * whole
+        weight = share / max(1, own) ** 0.5
+        return weight, weight, share * max(1, own), share * epochs * whole
 
     def after(state: ServerState, sums: Any, longest: Any, *told: float) -> ServerState:
-        (total, far), now = told, state.params
-        factor = (far / total) ** 0.5 / total
-        move = {n: (factor * value).to(now[n].dtype) for n, value in sums.items()}
-        bound = min(1.0, float(longest / (length(move) or 1.0)))
-        return replace(state, params=moved(now, move, bound))
+        (total, own, whole), now, kept = told, state.params, state.tensors
+        move = {n: (value / total).to(now[n].dtype) for n, value in sums.items()}
+        turn = cosine(move, {n: kept[LAST + n] for n in move}) if kept else 0.0
+        stretch = max(1.0, min(float(kept.get(STRETCH, 1.0)) * 2**turn, whole / own))
+        further = moved(now, move, min(stretch, float(longest / (length(move) or 1.0))))
+        last = {LAST + name: value for name, value in move.items()}
+        last[STRETCH] = longest.new_tensor(stretch)
+        return replace(state, params=further, tensors=last)
 
     return Strategy(plan, partial(RunningMoves, weigh, after), keeps_deadline=True)
 
