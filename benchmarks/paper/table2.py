@@ -187,7 +187,8 @@ def section() -> str:
     )
     spent = told(
         f"Wall seconds of the first seed's pieces, preset `paper`: {walls('paper')}. Pieces of "
-        f"MNIST ran ten at a time on one GPU, so each of them took longer than alone. "
+        f"MNIST ran ten at a time on one GPU, those of Shakespeare five, so each of them took longer "
+        f"than alone. "
         f"{floor()}"
     )
     return f"""{about}
