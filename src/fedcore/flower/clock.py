@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 POLL, LOOK = 0.2, 1.0  # seconds between two looks for answers, and for who is online
 LONGEST_PULL = 1.0  # seconds before the end of a round from which on there may be no pull
-USED = 0.98  # of a node's time is planned with
 SHARED = ("steps", "work", "loss_sum", "loss_square_sum", "loss_count")  # with an update
 
 
@@ -62,7 +61,6 @@ class GridClock(Clock):
         self._ready: deque[tuple[Job, LocalUpdate]] = deque()
         self._took, self._wanted = 0.0, 0  # seconds of the last pull; answers that end a round
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
-        self._controller = owner.options.build_controller()
         self._inner = build_sampler(owner.options.experiment(), fleet.model_bytes)
         observe = self._inner.observe
         of_all = observe and (lambda memory, update, _: observe(memory, update, fleet.sizes()))
@@ -71,14 +69,14 @@ class GridClock(Clock):
 
     def set_deadline(self) -> None:
         """Decide what the next round may last."""
-        fleet, epochs = self.fleet, self._options.local_epochs
-        self.deadline, self.reason = self._controller.decide(fleet.seen(epochs, self._most))
-        fleet.rounds.append([self.deadline, 0.0, 0.0])
+        seen = self.fleet.seen(self._options.local_epochs, self._most)
+        self.deadline, self.reason = self._options.build_controller().decide(seen)
+        self.fleet.rounds.append([self.deadline, 0.0, 0.0])
         # What a job may last, by its node's clock and on the wall.
         self.limit = self.deadline if self._bounded else self._most
         self.patience = self._most if self._virtual else self.limit
-        ways = fleet.known_ways()
-        if ways and len(ways) == len(fleet.online) and min(ways) >= self.limit:
+        ways = self.fleet.known_ways()
+        if ways and len(ways) == len(self.fleet.online) and min(ways) >= self.limit:
             raise BadOption(
                 f"everybody would sit out: the deadline is {self.limit:.1f} s, but messages alone "
                 f"take {min(ways):.1f} to {max(ways):.1f} s; set it to {2 * max(ways):.0f} s"
@@ -96,7 +94,7 @@ class GridClock(Clock):
     def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """What the way, as measured, leaves of the deadline."""
         way = client.transfer_seconds(self.fleet.model_bytes)
-        return max(0.0, (deadline or self.deadline) - way) * USED
+        return max(0.0, (deadline or self.deadline) - way) * wire.SAFE
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Nodes prepare nothing."""
@@ -124,13 +122,13 @@ class GridClock(Clock):
                 self.collect()
                 self._took = min(self.post.monotonic() - time, LONGEST_PULL)
             time = self.post.monotonic()
-            if not self._virtual:
-                self.now = time - self._began
+            spent = time - self._began
+            self.now = self.now if self._virtual else spent
             if self._ready:
                 return self._ready.popleft()
-            failed = alarm is None and len(self.notes.failed) > failures
-            if (spent := time - self._began) > TTL * self.patience + self._options.grace:
+            if spent > TTL * self.patience + self._options.grace:
                 raise FedCoreError(f"too few answers for a merge in {spent:.0f} s; see the log")
+            failed = alarm is None and len(self.notes.failed) > failures
             if failed or time >= until or not len(self):
                 return None
             self.post.sleep(min(POLL, until - time))
@@ -140,34 +138,27 @@ class GridClock(Clock):
         late = []
         if cancel:
             self._ready.clear()
+            late = [(job, self.now) for job in self.in_flight]
             for letter in self.post.out.values():
-                if letter.wanted and letter.job:
-                    letter.wanted = False
-                    late.append((letter.job, self.now))
+                letter.wanted = False
         self._began, self.now, self._stands = self.post.monotonic(), 0.0, not len(self)
         return late
 
     def decide(self, seen: Situation) -> Action:
         """The synchronous round on the wall: everybody, or enough of them, or time is up."""
-        if not seen.in_flight:
-            return Action.MERGE
-        done = seen.alarm or seen.answers >= self._wanted
-        return Action.MERGE_AND_CANCEL if done else Action.WAIT
+        over = seen.alarm or seen.answers >= self._wanted or not seen.in_flight
+        return Action.MERGE_AND_CANCEL if over else Action.WAIT
 
     def ask(self, messages: Sequence[Message]) -> list[Message]:
         """Answers to messages that are no jobs, as long as a job's message would live."""
         clients = {node: client for client, node in self.fleet.online.items()}
         limit = TTL * self.patience
         letters = [Letter(clients[m.metadata.dst_node_id], None, limit) for m in messages]
-        for message in messages:
-            message.metadata.ttl = TTL * limit
         self.post.push(messages, letters)
         until, out = self.post.monotonic() + limit, self.post.out
-        while self.post.monotonic() < until and any(x.wanted and not x.job for x in out.values()):
+        while self.post.monotonic() < until and any(x in letters for x in out.values()):
             self.post.sleep(POLL)
             self.collect()
-        for letter in letters:
-            letter.wanted = False
         return [letter.answer for letter in letters if letter.answer is not None]
 
     def collect(self) -> None:
@@ -229,8 +220,7 @@ class GridClock(Clock):
         content[owner.configrecord_key] = ConfigRecord(config)
         if told.shift is not None:
             content[wire.SHIFT] = wire.to_record(told.shift)
-        node = self.fleet.online[told.client_id]
-        return Message(content, node, MessageType.TRAIN, ttl=TTL * self.patience)
+        return Message(content, self.fleet.online[told.client_id], MessageType.TRAIN)
 
     def _read(self, letter: Letter, job: Job) -> str | None:
         """Take an answer in; gives why it is none that can be merged."""

@@ -119,35 +119,31 @@ class on_time(Turn):  # noqa: N801, used like a function
         seen, trouble = watching.seen(), watching.trouble
         if phase.coreset is not None and needs_losses(phase.coreset.selector):
             trouble = "its selector goes by losses, which the user's loop keeps"
-        spec = self.late_spec(phase, len(own), trouble, grow=True)
-        candidates, way = Candidates(Euclidean(torch.zeros(len(own), 1))), Weighting.SCALED
-        if seen is not None and spec.proxy != NONE and spec.budget < len(seen[0]):
+        spec = replace(self.late_spec(phase, len(own), True, trouble), weighting=Weighting.SCALED)
+        candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
+        if by_gradients := seen and spec.proxy != NONE and spec.budget < len(seen[0]):
             own, candidates = seen[0], Candidates(*seen[1:], seconds=self.for_selection)
-            way = Weighting.PROPORTIONAL
-        path = told.path("coreset")
-        samples = build_samples(told, replace(spec, weighting=way), candidates, path)
-        if way is Weighting.PROPORTIONAL:
+            spec = replace(spec, weighting=Weighting.PROPORTIONAL)
+        samples = build_samples(told, spec, candidates, told.path("coreset"))
+        if by_gradients:
             self.selection = self.clock.steady() - began
         self.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
-        size = self._loader.batch_size or max(len(batch) for batch in batches)
+        size = self._loader.batch_size or max(map(len, batches))
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
-        return [
-            row[own > 0].tolist() for row, own in zip(tape.index, tape.coefficient, strict=True)
-        ]
+        rows = zip(tape.index, tape.coefficient, strict=True)
+        return [row[weights > 0].tolist() for row, weights in rows]
 
 
 class Watching:
     """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
 
     def __init__(self, model: nn.Module, proxy: str) -> None:
-        layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-        self._head = layers[-1] if layers else None
-        # Why there is nothing to choose by.
-        self.trouble = None if layers else "the model has no nn.Linear"
-        self._proxy, self._scale = proxy, 1.0
+        layers = [None, *(module for module in model.modules() if isinstance(module, nn.Linear))]
+        self._head, self._proxy, self._scale = layers[-1], proxy, 1.0
+        self.trouble = "" if self._head else "the model has no nn.Linear"  # no way to choose
         self.drawn: list[Sequence[int]] = []  # samples, batch by batch
         self.out = 0  # batches that were handed out
-        self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # of them
+        self._parts: dict[int, HeadGradients] = {}  # of them
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -176,7 +172,7 @@ class Watching:
     def _note(self, batch: int, z: Tensor, gradient: Tensor) -> None:
         """Rows of one batch, as of a sum of losses: a mean has the batch's size in it."""
         size = len(self.drawn[batch])
-        if self.trouble is not None:
+        if self.trouble:
             return
         if gradient.dim() < 2 or len(gradient) != size:
             self.trouble = f"the last linear layer gave {tuple(gradient.shape)} for {size} samples"
@@ -185,26 +181,26 @@ class Watching:
         else:
             wanted = z if self._proxy in (STATIC, LAST_LAYER) else z[..., :0]
             rows = gradient.detach().float() * (size / self._scale)
-            self._parts[batch] = _summed(rows), _summed(wanted.float())
+            parts = _summed(rows), _summed(wanted.float()), rows.new_zeros(size)
+            self._parts[batch] = HeadGradients(*parts)
 
     def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
         """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
-        if self.trouble is None and not self._parts:
+        if not self.trouble and not self._parts:
             self.trouble = "no gradient reached the last linear layer"
-        if self.trouble is not None or self._head is None:
+        if self.trouble or self._head is None:
             return None
         met = np.concatenate([np.asarray(self.drawn[batch]) for batch in self._parts])
-        parts = zip(*self._parts.values(), strict=True)
-        residuals, inputs = (torch.cat(part).cpu() for part in parts)
-        finite = torch.isfinite(residuals).all(1) & torch.isfinite(inputs).all(1)
+        rows = HeadGradients.gather([*self._parts.values()])
+        finite = torch.isfinite(torch.cat([rows.residuals, rows.inputs], dim=1)).all(1)
         _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
         keep = torch.from_numpy(len(met) - 1 - last)
-        keep = keep[finite[keep]]
+        keep = keep[finite.cpu()[keep]]
         weight, bias = self._head.weight.detach().float().cpu(), self._head.bias is not None
         if not len(keep) or not bool(torch.isfinite(weight).all()):
             self.trouble = "the last linear layer is not finite"
             return None
-        rows = HeadGradients(residuals[keep], inputs[keep], residuals.new_zeros(len(keep)))
+        rows = HeadGradients(*(part.cpu()[keep] for part in rows))
         space: Metric = Euclidean(rows.inputs)  # the input itself, of a model of one layer
         if self._proxy != STATIC:
             space = space_of(self._proxy, rows, weight, bias=bias)
@@ -246,10 +242,6 @@ def fit(
     begin, turn.examples = executor._coresets.begin, len(data)
     turn.end = turn.end if clock else math.inf
 
-    def may_step(samples: int) -> bool:
-        turn.under_way = samples if (on := turn.go_on()) else 0
-        return on
-
     def late(assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
         """Begin to choose when it is due, which is when the speed is known."""
         phases = list(assignment.plan.phases)
@@ -257,7 +249,7 @@ def fit(
             return begin(assignment, phase, watched)
 
         def choose() -> Samples:
-            spec, began = turn.late_spec(phases[phase], len(data), grow=False), turn.clock.steady()
+            spec, began = turn.late_spec(phases[phase], len(data), False), turn.clock.steady()
             phases[phase] = replace(phases[phase], coreset=spec)
             plan = replace(assignment.plan, phases=tuple(phases))
             samples = begin(replace(assignment, plan=plan), phase, watched)()
@@ -267,7 +259,7 @@ def fit(
 
         return choose
 
-    executor.may_step, executor._coresets.begin = may_step, late  # type: ignore[method-assign]
+    executor.may_step, executor._coresets.begin = turn.go_on, late  # type: ignore[method-assign]
     (update,) = executor.run(params, [told])
     model.load_state_dict(update.params, strict=False)
     turn.said.loss_sum, turn.said.loss_square_sum = update.loss_sum, update.loss_square_sum
