@@ -226,11 +226,8 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     from fedcore.report.verify import verify as look
 
     wrong, events = look(folder)
-    for sentence in wrong:
-        typer.echo(sentence)
-    if wrong:
-        raise typer.Exit(1)
-    typer.echo(f"{events:,} events: nothing is wrong with them")
+    typer.echo("\n".join(wrong) or f"{events:,} events: nothing is wrong with them")
+    raise typer.Exit(int(bool(wrong)))
 
 
 @app.command()

@@ -109,10 +109,7 @@ class GridClock(Clock):
             self.notes.failed.append((letter.client, "the SuperLink did not take its message"))
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
-        """The next good answer; None: alarm and grace are over, or nobody is out any more.
-
-        Without an alarm also after a failure, so that the server can fill the place.
-        """
+        """The next good answer; None: alarm and grace are over, or nobody is out any more."""
         # The last look is a little earlier, so that the round is over when the grace is.
         spare = self.patience - self.deadline + max(0.0, self._options.grace - POLL)
         until = math.inf if alarm is None else self._began + alarm + spare
@@ -128,6 +125,7 @@ class GridClock(Clock):
                 return self._ready.popleft()
             if spent > TTL * self.patience + self._options.grace:
                 raise FedCoreError(f"too few answers for a merge in {spent:.0f} s; see the log")
+            # Without an alarm, who failed is told of at once, so that the place can be filled.
             failed = alarm is None and len(self.notes.failed) > failures
             if failed or time >= until or not len(self):
                 return None
@@ -192,9 +190,8 @@ class GridClock(Clock):
             if (spent := self.post.monotonic() - began) >= self._options.wait_for_nodes:
                 raise FedCoreError(
                     f"{len(online)} nodes are online and {len(busy)} owe an answer, but at least "
-                    f"{least} are needed, for {spent:.0f} s now; start more SuperNodes, and "
-                    "compare clocks: one that is 5 s ahead of the SuperLink's has its node "
-                    "refused, which then says 'terminated gracefully'"
+                    f"{least} are needed, for {spent:.0f} s now; start more SuperNodes and compare "
+                    "clocks: a node that is 5 s ahead is refused, and says 'terminated gracefully'"
                 )
             log(INFO, "waiting for nodes: %d online, at least %d needed", len(online), least)
             self.post.sleep(LOOK)
@@ -210,10 +207,8 @@ class GridClock(Clock):
         if self._model[0] != told.base_version:  # one record for all: it is sent once
             self._model = told.base_version, wire.to_record(job.base)
         back = 0.0 if self._virtual else self.fleet.back(told.client_id, self.limit)
-        order = wire.Order(
-            told, self.limit, back, job.sequence, int(self._virtual), self._options.compress
-        )
-        text = wire.order_text(order)
+        how = int(self._virtual), self._options.compress
+        text = wire.order_text(wire.Order(told, self.limit, back, job.sequence, *how))
         wire.read_order(text)  # a plan that no node takes is refused here
         config = {**self._config, "server-round": told.base_version + 1, wire.ORDER: text}
         content = RecordDict({owner.arrayrecord_key: self._model[1]})

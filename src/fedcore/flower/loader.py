@@ -68,18 +68,18 @@ class on_time(Turn):  # noqa: N801, used like a function
         return self._way  # what is left of the order: a second iteration yields nothing
 
     def _follow(self, phases: Sequence[Phase]) -> Iterator[Any]:
-        watching = Watching(self._model, NONE)
+        watching = Watching(self._model)
         for number, phase in enumerate(phases):
             # A forward pass of our own would need the user's way of calling the model.
             if self.said.cut_short or phase.forward_price is not None:
                 continue
             if phase.coreset is not None:
                 chosen = self._choose(number, phase, watching)
-                yield from self._steps(chosen, Watching(self._model, NONE))
+                yield from self._steps(chosen, Watching(self._model))
                 continue
             specs = [after.coreset.proxy for after in phases[number + 1 :][:1] if after.coreset]
             for _ in range(phase.epochs):
-                watching = Watching(self._model, *specs or [NONE])
+                watching = Watching(self._model, *specs)
                 with watching.watch():
                     yield from self._steps(self._loader.batch_sampler, watching)
         self.over()
@@ -137,7 +137,7 @@ class on_time(Turn):  # noqa: N801, used like a function
 class Watching:
     """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
 
-    def __init__(self, model: nn.Module, proxy: str) -> None:
+    def __init__(self, model: nn.Module, proxy: str = NONE) -> None:
         layers = [None, *(module for module in model.modules() if isinstance(module, nn.Linear))]
         self._head, self._proxy, self._scale = layers[-1], proxy, 1.0
         self.trouble = "" if self._head else "the model has no nn.Linear"  # no way to choose

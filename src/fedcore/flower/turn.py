@@ -139,10 +139,8 @@ class Turn:
         return max(0, math.floor(total / epochs))
 
     def over(self, after: float | None = None) -> None:
-        """Training is over; what comes ``after`` it, an evaluation say, gets time next turn.
-
-        None: not known yet. Should the alarm ring before the report, the next turn ends earlier.
-        """
+        """Training is over; what comes ``after`` it, an evaluation say, gets time next turn."""
+        # Not known yet: should the alarm ring before the report, the next turn ends earlier.
         spent = max(LEAST_AFTER, 2 * self._after) if after is None else after
         self._context.state[STATE] = ConfigRecord({"selection": self.selection, "after": spent})
 
@@ -209,7 +207,6 @@ def deadline_mod(
         # Whose own code says nothing of its work is believed to have done what it was told.
         work = told.plan.work(examples)
         guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took)
-        for name, value in wire.report_metrics(guess, examples).items():
-            metrics.setdefault(name, value)
-        metrics["age"], metrics["handler-seconds"] = age, took
+        known = wire.report_metrics(guess, examples) | dict(metrics)
+        metrics.update(known | {"age": age, "handler-seconds": took})
     return reply

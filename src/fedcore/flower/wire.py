@@ -1,7 +1,6 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in a ConfigRecord, a report a MetricRecord; what does not fit is one
-``BadMessage``, whoever sent it.
+An order is JSON in a ConfigRecord, a report a MetricRecord; what does not fit is a ``BadMessage``.
 """
 
 import dataclasses
