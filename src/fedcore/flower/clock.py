@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
@@ -147,11 +147,10 @@ class GridClock(Clock):
         over = seen.alarm or seen.answers >= self._wanted or not seen.in_flight
         return Action.MERGE_AND_CANCEL if over else Action.WAIT
 
-    def ask(self, messages: Sequence[Message]) -> list[Message]:
+    def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[Message]:
         """Answers to messages that are no jobs, as long as a job's message would live."""
-        clients = {node: client for client, node in self.fleet.online.items()}
         limit = TTL * self.patience
-        letters = [Letter(clients[m.metadata.dst_node_id], None, limit) for m in messages]
+        letters = [Letter(nodes[m.metadata.dst_node_id], None, limit) for m in messages]
         self.post.push(messages, letters)
         until, out = self.post.monotonic() + limit, self.post.out
         while self.post.monotonic() < until and any(x in letters for x in out.values()):

@@ -223,13 +223,13 @@ class FedCore(FedAvg):
     ) -> Metrics:
         """What idle nodes say of a model, as FedAvg asks them."""
         busy = clock.post.busy()
-        idle = [node for client, node in clock.fleet.online.items() if client not in busy]
+        idle = {node: client for client, node in clock.fleet.online.items() if client not in busy}
         least = max(1, self.min_evaluate_nodes, self.min_available_nodes)
         if self.fraction_evaluate and len(idle) < least:
             log(WARNING, "round %d is not evaluated by nodes: %d are idle", number, len(idle))
             return None
         # FedAvg's sampling, which else waits without end, sees the idle ones alone.
-        nodes, own = SimpleNamespace(get_node_ids=lambda: idle), ConfigRecord(dict(config or {}))
-        asked = self.configure_evaluate(number, arrays, own, cast(Grid, nodes))
-        good = [reply.content for reply in clock.ask(list(asked)) if reply.has_content()]
+        nodes, own = SimpleNamespace(get_node_ids=lambda: [*idle]), ConfigRecord({**(config or {})})
+        asked = list(self.configure_evaluate(number, arrays, own, cast(Grid, nodes)))
+        good = [reply.content for reply in clock.ask(asked, idle) if reply.has_content()]
         return self._aggregated(self.evaluate_metrics_aggr_fn, good)
