@@ -1,6 +1,5 @@
 """The ``fedcore`` command: its sub-commands, their help, and how errors are shown."""
 
-import sys
 from dataclasses import astuple, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,7 @@ from fedcore.cli.data import data_app
 from fedcore.cli.job import run_job
 from fedcore.cli.options import experiment_from, flowing, options_from, with_experiment_options
 from fedcore.config import Experiment
-from fedcore.errors import BadOption, FedCoreError, Interrupted
+from fedcore.errors import BadOption
 from fedcore.report.export import TOOLS, check_tools, export
 from fedcore.report.page import write_report
 from fedcore.report.plots import draw_advice
@@ -264,20 +263,5 @@ def version(*, show: bool = typer.Option(False, "--version", help="Show it and e
 
 
 def main() -> None:
-    """Run the command; what it refuses is one sentence on standard error and exit code 2."""
-    try:
-        if "\0" in "".join(sys.argv):
-            raise BadOption("options must not hold a NUL character; leave it out")
-        app()
-    except FedCoreError as error:
-        sentence, code = f"error: {error}", 2
-    except (Interrupted, KeyboardInterrupt) as stop:
-        sentence, code = str(stop) or "interrupted", 130
-    except SystemExit as stop:
-        if stop.code != 130:  # then typer has caught an interruption, and says nothing
-            raise
-        sentence, code = "interrupted", 130
-    else:
-        return
-    print(sentence, file=sys.stderr)
-    sys.exit(code)
+    """Run the command."""
+    _reproduce.in_a_sentence(app)
