@@ -88,9 +88,6 @@ class GridClock(Clock):
         out = [letter.job for letter in self.post.out.values() if letter.wanted and letter.job]
         return tuple(sorted([*out, *(job for job, _ in self._ready)], key=lambda j: j.sequence))
 
-    def __len__(self) -> int:
-        return len(self.in_flight)
-
     def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """What the way, as measured, leaves of the deadline."""
         way = client.transfer_seconds(self.fleet.model_bytes)

@@ -140,7 +140,7 @@ class Turn:
 
     def over(self, after: float | None = None) -> None:
         """Training is over; what comes ``after`` it, an evaluation say, gets time next turn."""
-        # Not known yet: should the alarm ring before the report, the next turn ends earlier.
+        # None, not known yet: should the alarm ring before the report, the next turn ends earlier.
         spent = max(LEAST_AFTER, 2 * self._after) if after is None else after
         self._context.state[STATE] = ConfigRecord({"selection": self.selection, "after": spent})
 
