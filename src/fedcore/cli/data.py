@@ -9,9 +9,12 @@ from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.errors import BadOption
+from fedcore.report.plots import draw_histogram
 from fedcore.report.tables import histogram, plain_console
+from fedcore.sim.federation import check_dataset
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources import files as _files
+from fedcore.sources.clients import sizes_of
 from fedcore.values import read_option, read_pairs
 
 _help = "Datasets: list them, fetch their files, see how they are spread over clients."
@@ -81,10 +84,6 @@ def stats(
 
     fedcore data stats mnist --seed 17112 --data sigma=1.7 --plot mnist.png
     """
-    from fedcore.report.plots import draw_histogram
-    from fedcore.sim.federation import check_dataset
-    from fedcore.sources.clients import sizes_of
-
     benchmark = _benchmark.find(name)
     own_seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
     number = own_seed if seed is None else read_option("seed", seed, int)

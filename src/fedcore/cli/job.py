@@ -5,7 +5,7 @@ from typing import Any
 
 from rich import progress as bars
 
-from fedcore.cli.grid import run_grid
+from fedcore.cli.grid import run_grid, runs_of
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, Interrupted
 from fedcore.records import RunKey
@@ -36,20 +36,16 @@ def run_job(
         name = "overwrite" if overwrite else "resume"
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
     runs: dict[RunKey, int] = {}  # those that were told of, by their order
-    began = resume
     label = bars.TextColumn("{task.description}", markup=False)
     unit = bars.TextColumn("deadlines" if experiment.time_budget else "rounds")
     so_far = bars.SpinnerColumn(), label, bars.BarColumn(), bars.MofNCompleteColumn()
     parts, off = (*so_far, unit, bars.TimeRemainingColumn()), not notices.is_terminal
     progress = bars.Progress(*parts, console=notices, transient=True, disable=off)
-    levels = (len(experiment.stragglers) or 1) * (len(experiment.learning_rates) or 1)
-    every = levels * len(experiment.strategies) * len(experiment.seed)
+    every = len(list(runs_of(experiment, experiment.stragglers or (0.0,))))
     length = experiment.time_budget or experiment.rounds  # of a run
     bar = progress.add_task("preparing", total=every * length)
 
     def tell(run: RunKey, done: int, share: float) -> None:
-        nonlocal began
-        began = True
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
         if run.learning_rate is not None:
             label += f", step size {run.learning_rate:g}"
@@ -68,7 +64,7 @@ def run_job(
     except KeyboardInterrupt:
         way = "--resume in place of --overwrite" if overwrite else "--resume"
         told = f"the same command with {way} goes on from here"
-        written = out is not None and began
+        written = out is not None and (resume or runs)
         raise Interrupted(f"interrupted; {told if written else 'nothing was written'}") from None
     for part in everything(content):
         console.print(part, soft_wrap=isinstance(part, str))
@@ -81,9 +77,7 @@ def run_job(
                 draw_all(chosen_runs(found), out)
                 files += PICTURES
             except ImportError:
-                notices.print(
-                    "No plots: matplotlib is missing; install FedCore with its extra 'plots'."
-                )
+                notices.print("No plots: install FedCore with its extra 'plots', for matplotlib.")
         write_page([Job(out, content, found)], out)
         console.print(f"Written to {out}: {', '.join([*files, PAGE])}", soft_wrap=True)
     return content

@@ -1,6 +1,5 @@
 """The ``fedcore`` command: its sub-commands, their help, and how errors are shown."""
 
-import sys
 from dataclasses import astuple, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,11 +9,20 @@ import typer
 from rich.table import Column, Table
 
 from fedcore import plugins
+from fedcore.cli import advise as _advise
+from fedcore.cli import folders as _folders
+from fedcore.cli import reproduce as _reproduce
+from fedcore.cli.bound import show_bound
 from fedcore.cli.data import data_app
+from fedcore.cli.job import run_job
 from fedcore.cli.options import experiment_from, flowing, options_from, with_experiment_options
 from fedcore.config import Experiment
-from fedcore.errors import BadOption, FedCoreError, Interrupted
+from fedcore.errors import BadOption
+from fedcore.report.export import TOOLS, check_tools, export
+from fedcore.report.page import write_report
+from fedcore.report.plots import draw_advice
 from fedcore.report.tables import plain_console
+from fedcore.report.verify import verify as look
 from fedcore.sources.benchmark import benchmark_names, find
 from fedcore.values import read_option
 from fedcore.version import __version__
@@ -43,9 +51,6 @@ Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures i
 
 def train(out: Path | None, given: dict[str, Any]) -> None:
     """Train everything that options say, and hand it to the tools that are asked for."""
-    from fedcore.cli.job import run_job
-    from fedcore.report.export import TOOLS, check_tools, export
-
     how = {name: given.pop(name) for name in ("overwrite", "resume", "plots")}
     asked = [name for name in TOOLS if given.pop(name)]
     experiment = experiment_from(given, given.pop("config"))
@@ -117,9 +122,7 @@ _RAW = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_n
 @app.command(context_settings=_RAW)
 def reproduce(context: typer.Context) -> None:
     """Train every cell of the paper's Table 2, in pieces that resume; --help has its options."""
-    from fedcore.cli.reproduce import command
-
-    command(context.args)
+    _reproduce.command(context.args)
 
 
 @app.command()
@@ -128,9 +131,7 @@ def merge(
     out: Annotated[Path, typer.Option("--out", help="Folder for all of them.")],
 ) -> None:
     """Bring pieces of 'fedcore reproduce' from several machines together, each as it is."""
-    from fedcore.cli.folders import merge as bring_together
-
-    typer.echo(f"{bring_together(folders, out)} jobs are in {out}")
+    typer.echo(f"{_folders.merge(folders, out)} jobs are in {out}")
 
 
 @app.command()
@@ -146,8 +147,6 @@ def bound(
 
     Fleet, data, --rounds, --epochs and --clients-per-round count; steps are the theorem's.
     """
-    from fedcore.cli.bound import show_bound
-
     numbers = read_option("l2", l2, float), read_option("paths", paths, int)
     show_bound(experiment_from(given, None), *numbers, out)
 
@@ -163,8 +162,6 @@ def report(
 
     Its tables go to tables/ as CSV, Markdown and LaTeX, and pictures to figures/ as PDF and PNG.
     """
-    from fedcore.report.page import write_report
-
     place = out or folders[0]
     try:
         write_report(folders, place, plots=plots)
@@ -201,20 +198,16 @@ def advise(
 
     fedcore advise --benchmark fleet.csv --model-bytes 6653480 --epochs 10 --plot advice.png
     """
-    from fedcore.cli.advise import advise as find_deadline
-    from fedcore.cli.advise import shown
-    from fedcore.report.plots import draw_advice
-
     if plot is not None and not (find_spec("matplotlib") and plot.parent.is_dir()):
         needs = "matplotlib (FedCore's extra 'plots') and a folder that is there"
         raise BadOption(f"plot {str(plot)!r} needs {needs}")
     options = {**options_from(given, config), "budget": budget, "model_bytes": model_bytes}
     source, tell = options.pop("benchmark", Experiment.benchmark), plain_console(stderr=True).print
-    advice = find_deadline(source, tell=tell, **options)
+    advice = _advise.advise(source, tell=tell, **options)
     table = Table(*(Column(item.name, justify="right") for item in fields(advice.best)), box=None)
     for one in map(astuple, advice.outlooks):
         cells = (cell if isinstance(cell, tuple) else (cell,) for cell in one)
-        table.add_row(*("-".join(map(shown, cell)) for cell in cells))
+        table.add_row(*("-".join(map(_advise.shown, cell)) for cell in cells))
     plain_console().print(table, str(advice), sep="\n", soft_wrap=True)
     if plot is not None and advice.best.time < float("inf"):  # else there is nothing to see
         draw_advice([(one.deadline, one.time, one.within) for one in advice.outlooks], plot)
@@ -223,22 +216,15 @@ def advise(
 @app.command()
 def verify(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a job.")]) -> None:
     """Check that the events of a job can be true: nobody works twice at once, times add up, ..."""
-    from fedcore.report.verify import verify as look
-
     wrong, events = look(folder)
-    for sentence in wrong:
-        typer.echo(sentence)
-    if wrong:
-        raise typer.Exit(1)
-    typer.echo(f"{events:,} events: nothing is wrong with them")
+    typer.echo("\n".join(wrong) or f"{events:,} events: nothing is wrong with them")
+    raise typer.Exit(int(bool(wrong)))
 
 
 @app.command()
 def diff(one: Folder, other: Folder) -> None:
     """Show which options, versions and results of two folders differ; the exit code is then 1."""
-    from fedcore.cli.folders import differences
-
-    found = list(differences(one, other))
+    found = list(_folders.differences(one, other))
     typer.echo("\n".join(found) or "no difference but in real times")
     raise typer.Exit(int(bool(found)))
 
@@ -248,9 +234,7 @@ def evaluate(
     folder: Folder, data_dir: str | None = typer.Option(None, help="Place of data.")
 ) -> None:
     """Load the models that jobs left, and measure them on held-out data again."""
-    from fedcore.cli.folders import evaluate as measured
-
-    for run, score in measured(folder, data_dir):
+    for run, score in _folders.evaluate(folder, data_dir):
         accuracy = "no held-out data" if score is None else f"loss {score.loss:.4g}"
         if score is not None and score.accuracy is not None:
             accuracy = f"accuracy {100 * score.accuracy:.2f} %"
@@ -279,20 +263,5 @@ def version(*, show: bool = typer.Option(False, "--version", help="Show it and e
 
 
 def main() -> None:
-    """Run the command; what it refuses is one sentence on standard error and exit code 2."""
-    try:
-        if "\0" in "".join(sys.argv):
-            raise BadOption("options must not hold a NUL character; leave it out")
-        app()
-    except FedCoreError as error:
-        sentence, code = f"error: {error}", 2
-    except (Interrupted, KeyboardInterrupt) as stop:
-        sentence, code = str(stop) or "interrupted", 130
-    except SystemExit as stop:
-        if stop.code != 130:  # then typer has caught an interruption, and says nothing
-            raise
-        sentence, code = "interrupted", 130
-    else:
-        return
-    print(sentence, file=sys.stderr)
-    sys.exit(code)
+    """Run the command."""
+    _reproduce.in_a_sentence(app)

@@ -162,17 +162,16 @@ def on_ray(
         for item in task.remote(experiment, start, known):
             yield ray.get(item)
 
-    def work() -> None:
-        for attempt in range(ATTEMPTS):
-            try:
-                train_all(units, out, options, train)
-                return
-            except Exception as error:
-                cause = getattr(error, "cause", None)  # what a task raised itself
-                lost = isinstance(error, ray.exceptions.RayError) and cause is None
-                if not lost or attempt == ATTEMPTS - 1:
-                    failed.append(cause or error)
-                    return
+    def work(attempts: int = ATTEMPTS) -> None:
+        try:
+            train_all(units, out, options, train)
+        except Exception as error:
+            cause = getattr(error, "cause", None)  # what a task raised itself
+            lost = isinstance(error, ray.exceptions.RayError) and cause is None
+            if lost and attempts > 1:
+                work(attempts - 1)
+            else:
+                failed.append(cause or error)
 
     there = ray.cluster_resources()
     room = min(there.get("CPU", 0) / cpus, there.get("GPU", 0) / gpus if gpus else len(units))

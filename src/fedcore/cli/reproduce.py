@@ -15,7 +15,7 @@ from typing import Any
 from fedcore.cli.pieces import PARENT, on_processes, on_ray, train_all
 from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
 from fedcore.client.executors.by_name import choose_device
-from fedcore.errors import FedCoreError, Interrupted
+from fedcore.errors import BadOption, FedCoreError, Interrupted
 from fedcore.report.output import ROUNDS
 from fedcore.sources.benchmark import find
 from fedcore.sources.files import read
@@ -109,10 +109,24 @@ def command(arguments: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Run it; what is refused is one sentence on standard error and exit code 2."""
+    """Run this command alone."""
+    in_a_sentence(lambda: command(sys.argv[1:]))
+
+
+def in_a_sentence(run: Callable[[], None]) -> None:
+    """Run a command; what it refuses is one sentence on standard error and exit code 2."""
     try:
-        command(sys.argv[1:])
-    except (FedCoreError, Interrupted) as stop:
-        refused = isinstance(stop, FedCoreError)
-        print(f"error: {stop}" if refused else stop, file=sys.stderr)
-        sys.exit(2 if refused else 130)
+        if "\0" in "".join(sys.argv):
+            raise BadOption("options must not hold a NUL character; leave it out")
+        run()
+        return
+    except FedCoreError as error:
+        sentence, code = f"error: {error}", 2
+    except (Interrupted, KeyboardInterrupt) as stop:
+        sentence, code = str(stop) or "interrupted", 130
+    except SystemExit as stop:
+        if stop.code != 130:  # then typer has caught an interruption, and says nothing
+            raise
+        sentence, code = "interrupted", 130
+    print(sentence, file=sys.stderr)
+    sys.exit(code)

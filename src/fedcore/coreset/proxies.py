@@ -63,10 +63,14 @@ def head_gradients(
         logits, head = task.logits_and_head(fixed, x)
         losses = task.losses(logits, y)
         (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
-        if residuals.dim() > 2:  # a layer that runs at several positions of a sample
-            residuals = residuals.flatten(1, -2).sum(1)
-        parts.append(HeadGradients(residuals.to(losses), head.inputs.detach(), losses.detach()))
+        residuals = per_sample(residuals).to(losses)
+        parts.append(HeadGradients(residuals, head.inputs.detach(), losses.detach()))
     return HeadGradients.gather(parts)
+
+
+def per_sample(rows: Tensor) -> Tensor:
+    """[B, ..., C] as [B, C]: of a layer that runs at several positions of a sample, their sum."""
+    return rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
 
 
 def residual_metric(residuals: Array, weight: Array) -> Euclidean:

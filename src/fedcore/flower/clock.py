@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 POLL, LOOK = 0.2, 1.0  # seconds between two looks for answers, and for who is online
 LONGEST_PULL = 1.0  # seconds before the end of a round from which on there may be no pull
-USED = 0.98  # of a node's time is planned with
 SHARED = ("steps", "work", "loss_sum", "loss_square_sum", "loss_count")  # with an update
 
 
@@ -62,7 +61,6 @@ class GridClock(Clock):
         self._ready: deque[tuple[Job, LocalUpdate]] = deque()
         self._took, self._wanted = 0.0, 0  # seconds of the last pull; answers that end a round
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
-        self._controller = owner.options.build_controller()
         self._inner = build_sampler(owner.options.experiment(), fleet.model_bytes)
         observe = self._inner.observe
         of_all = observe and (lambda memory, update, _: observe(memory, update, fleet.sizes()))
@@ -71,14 +69,14 @@ class GridClock(Clock):
 
     def set_deadline(self) -> None:
         """Decide what the next round may last."""
-        fleet, epochs = self.fleet, self._options.local_epochs
-        self.deadline, self.reason = self._controller.decide(fleet.seen(epochs, self._most))
-        fleet.rounds.append([self.deadline, 0.0, 0.0])
+        seen = self.fleet.seen(self._options.local_epochs, self._most)
+        self.deadline, self.reason = self._options.build_controller().decide(seen)
+        self.fleet.rounds.append([self.deadline, 0.0, 0.0])
         # What a job may last, by its node's clock and on the wall.
         self.limit = self.deadline if self._bounded else self._most
         self.patience = self._most if self._virtual else self.limit
-        ways = fleet.known_ways()
-        if ways and len(ways) == len(fleet.online) and min(ways) >= self.limit:
+        ways = self.fleet.known_ways()
+        if ways and len(ways) == len(self.fleet.online) and min(ways) >= self.limit:
             raise BadOption(
                 f"everybody would sit out: the deadline is {self.limit:.1f} s, but messages alone "
                 f"take {min(ways):.1f} to {max(ways):.1f} s; set it to {2 * max(ways):.0f} s"
@@ -90,13 +88,10 @@ class GridClock(Clock):
         out = [letter.job for letter in self.post.out.values() if letter.wanted and letter.job]
         return tuple(sorted([*out, *(job for job, _ in self._ready)], key=lambda j: j.sequence))
 
-    def __len__(self) -> int:
-        return len(self.in_flight)
-
     def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """What the way, as measured, leaves of the deadline."""
         way = client.transfer_seconds(self.fleet.model_bytes)
-        return max(0.0, (deadline or self.deadline) - way) * USED
+        return max(0.0, (deadline or self.deadline) - way) * wire.SAFE
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Nodes prepare nothing."""
@@ -111,10 +106,7 @@ class GridClock(Clock):
             self.notes.failed.append((letter.client, "the SuperLink did not take its message"))
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate] | None:
-        """The next good answer; None: alarm and grace are over, or nobody is out any more.
-
-        Without an alarm also after a failure, so that the server can fill the place.
-        """
+        """The next good answer; None: alarm and grace are over, or nobody is out any more."""
         # The last look is a little earlier, so that the round is over when the grace is.
         spare = self.patience - self.deadline + max(0.0, self._options.grace - POLL)
         until = math.inf if alarm is None else self._began + alarm + spare
@@ -124,13 +116,14 @@ class GridClock(Clock):
                 self.collect()
                 self._took = min(self.post.monotonic() - time, LONGEST_PULL)
             time = self.post.monotonic()
-            if not self._virtual:
-                self.now = time - self._began
+            spent = time - self._began
+            self.now = self.now if self._virtual else spent
             if self._ready:
                 return self._ready.popleft()
-            failed = alarm is None and len(self.notes.failed) > failures
-            if (spent := time - self._began) > TTL * self.patience + self._options.grace:
+            if spent > TTL * self.patience + self._options.grace:
                 raise FedCoreError(f"too few answers for a merge in {spent:.0f} s; see the log")
+            # Without an alarm, who failed is told of at once, so that the place can be filled.
+            failed = alarm is None and len(self.notes.failed) > failures
             if failed or time >= until or not len(self):
                 return None
             self.post.sleep(min(POLL, until - time))
@@ -140,34 +133,26 @@ class GridClock(Clock):
         late = []
         if cancel:
             self._ready.clear()
+            late = [(job, self.now) for job in self.in_flight]
             for letter in self.post.out.values():
-                if letter.wanted and letter.job:
-                    letter.wanted = False
-                    late.append((letter.job, self.now))
+                letter.wanted = False
         self._began, self.now, self._stands = self.post.monotonic(), 0.0, not len(self)
         return late
 
     def decide(self, seen: Situation) -> Action:
         """The synchronous round on the wall: everybody, or enough of them, or time is up."""
-        if not seen.in_flight:
-            return Action.MERGE
-        done = seen.alarm or seen.answers >= self._wanted
-        return Action.MERGE_AND_CANCEL if done else Action.WAIT
+        over = seen.alarm or seen.answers >= self._wanted or not seen.in_flight
+        return Action.MERGE_AND_CANCEL if over else Action.WAIT
 
-    def ask(self, messages: Sequence[Message]) -> list[Message]:
+    def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[Message]:
         """Answers to messages that are no jobs, as long as a job's message would live."""
-        clients = {node: client for client, node in self.fleet.online.items()}
         limit = TTL * self.patience
-        letters = [Letter(clients[m.metadata.dst_node_id], None, limit) for m in messages]
-        for message in messages:
-            message.metadata.ttl = TTL * limit
+        letters = [Letter(nodes[m.metadata.dst_node_id], None, limit) for m in messages]
         self.post.push(messages, letters)
         until, out = self.post.monotonic() + limit, self.post.out
-        while self.post.monotonic() < until and any(x.wanted and not x.job for x in out.values()):
+        while self.post.monotonic() < until and any(x in letters for x in out.values()):
             self.post.sleep(POLL)
             self.collect()
-        for letter in letters:
-            letter.wanted = False
         return [letter.answer for letter in letters if letter.answer is not None]
 
     def collect(self) -> None:
@@ -201,9 +186,8 @@ class GridClock(Clock):
             if (spent := self.post.monotonic() - began) >= self._options.wait_for_nodes:
                 raise FedCoreError(
                     f"{len(online)} nodes are online and {len(busy)} owe an answer, but at least "
-                    f"{least} are needed, for {spent:.0f} s now; start more SuperNodes, and "
-                    "compare clocks: one that is 5 s ahead of the SuperLink's has its node "
-                    "refused, which then says 'terminated gracefully'"
+                    f"{least} are needed, for {spent:.0f} s now; start more SuperNodes and compare "
+                    "clocks: a node that is 5 s ahead is refused, and says 'terminated gracefully'"
                 )
             log(INFO, "waiting for nodes: %d online, at least %d needed", len(online), least)
             self.post.sleep(LOOK)
@@ -219,18 +203,15 @@ class GridClock(Clock):
         if self._model[0] != told.base_version:  # one record for all: it is sent once
             self._model = told.base_version, wire.to_record(job.base)
         back = 0.0 if self._virtual else self.fleet.back(told.client_id, self.limit)
-        order = wire.Order(
-            told, self.limit, back, job.sequence, int(self._virtual), self._options.compress
-        )
-        text = wire.order_text(order)
+        how = int(self._virtual), self._options.compress
+        text = wire.order_text(wire.Order(told, self.limit, back, job.sequence, *how))
         wire.read_order(text)  # a plan that no node takes is refused here
         config = {**self._config, "server-round": told.base_version + 1, wire.ORDER: text}
         content = RecordDict({owner.arrayrecord_key: self._model[1]})
         content[owner.configrecord_key] = ConfigRecord(config)
         if told.shift is not None:
             content[wire.SHIFT] = wire.to_record(told.shift)
-        node = self.fleet.online[told.client_id]
-        return Message(content, node, MessageType.TRAIN, ttl=TTL * self.patience)
+        return Message(content, self.fleet.online[told.client_id], MessageType.TRAIN)
 
     def _read(self, letter: Letter, job: Job) -> str | None:
         """Take an answer in; gives why it is none that can be merged."""

@@ -135,9 +135,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
     def seen(self, epochs: int, most: float) -> Seen:
         """What a deadline is decided by: who is online and was measured, and the rounds so far."""
         there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
-        samples, speeds, ways = (
-            np.array([(n.samples, n.speed, n.way) for n in there]).reshape(-1, 3).T
-        )
+        known = np.array([(node.samples, node.speed, node.way) for node in there]).reshape(-1, 3)
+        samples, speeds, ways = known.T
         rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(there), bool)
         return Seen(epochs, samples, speeds, ways, drawn, len(self.online), rounds, most)
 

@@ -75,9 +75,8 @@ def round_record(
 
     def first(part: str, most: float) -> float | None:
         """The metric with ``part`` in its name, which is all that Flower's apps agree on."""
-        found = (v for k, v in (metrics or {}).items() if part in k and isinstance(v, int | float))
-        value = next(map(float, found), math.nan)
-        return value if 0 <= value <= most else None
+        found = [v for k, v in (metrics or {}).items() if part in k and isinstance(v, int | float)]
+        return float(found[0]) if found and 0 <= found[0] <= most else None
 
     # Whoever was late did nothing, in the time it had.
     did = [replace(c, work=0) if c.wasted is Waste.CANCELLED else c for c in merged.clients]
@@ -96,13 +95,10 @@ def round_record(
 
 def line(record: RoundRecord, notes: Notes, reason: str) -> str:
     """One round in one line."""
-    late = {c.client_id for c in record.clients if c.wasted is Waste.CANCELLED}
-    asked = sum(c.work > 0 for c in record.clients) + len(late) + len(notes.failed)
+    paths = [(c, "late" if c.wasted is Waste.CANCELLED else c.path) for c in record.clients]
+    asked = sum(c.work > 0 or path == "late" for c, path in paths) + len(notes.failed)
     timely = sum(c.work > 0 and c.seconds <= record.deadline for c in record.clients)
-    paths = {c.client_id: "late" if c.client_id in late else c.path for c in record.clients}
-    did = [
-        f"{c.client_id} {paths[c.client_id]} {c.work} in {c.seconds:.1f} s" for c in record.clients
-    ]
+    did = [f"{c.client_id} {path} {c.work} in {c.seconds:.1f} s" for c, path in paths]
     did += [f"{client} {why}" for client, why in notes.failed]
     length = f"{record.seconds:.1f} s of {record.deadline:.1f} s ({reason})"
     return f"round {record.number}: {length}, {timely} of {asked} on time: {'; '.join(did)}"

@@ -5,8 +5,6 @@ is chosen, as large as the time that is left allows, and drawn from in proportio
 a plain mean, momentum and Adam are right as they are. It ends before a batch that would be late.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Sequence
@@ -29,7 +27,7 @@ from fedcore.client.job import phase_schedule
 from fedcore.client.schedule import Samples
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric
-from fedcore.coreset.proxies import LAST_LAYER, NONE, STATIC, HeadGradients, space_of
+from fedcore.coreset.proxies import LAST_LAYER, NONE, STATIC, HeadGradients, per_sample, space_of
 from fedcore.errors import BadOption
 from fedcore.flower.turn import WALL, Clock, Turn
 from fedcore.flower.wire import SHIFT
@@ -37,6 +35,79 @@ from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, Phase, TrainingSettings, Weighting
 
 CHUNK = 4096  # samples of a dataset at a time
+
+
+class Watching:
+    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
+
+    def __init__(self, model: nn.Module, proxy: str = NONE) -> None:
+        layers = [None, *(module for module in model.modules() if isinstance(module, nn.Linear))]
+        self._head, self._proxy, self._scale = layers[-1], proxy, 1.0
+        self.trouble = "" if self._head else "the model has no nn.Linear"  # no way to choose
+        self.drawn: list[Sequence[int]] = []  # samples, batch by batch
+        self.out = 0  # batches that were handed out
+        self._parts: dict[int, HeadGradients] = {}  # of them
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Hang the hooks. Gradients may come scaled, and only the scaler knows by how much."""
+        if self._head is None or self._proxy == NONE:
+            yield
+            return
+        scaled = torch.amp.GradScaler.scale
+
+        def scale(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
+            self._scale = scaler.get_scale()
+            return scaled(scaler, outputs)
+
+        with self._head.register_forward_hook(self._passed):
+            torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
+            try:
+                yield
+            finally:
+                torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
+
+    def _passed(self, _: nn.Module, entered: tuple[Any, ...], output: Any) -> None:
+        if self.out and isinstance(output, Tensor) and output.requires_grad:
+            batch, z = self.out - 1, entered[0].detach()
+            output.register_hook(lambda g: self._note(batch, z, g))  # type: ignore[no-untyped-call]
+
+    def _note(self, batch: int, z: Tensor, gradient: Tensor) -> None:
+        """Rows of one batch, as of a sum of losses: a mean has the batch's size in it."""
+        size = len(self.drawn[batch])
+        if self.trouble:
+            return
+        if gradient.dim() < 2 or len(gradient) != size:
+            self.trouble = f"the last linear layer gave {tuple(gradient.shape)} for {size} samples"
+        elif batch in self._parts:
+            self.trouble = "the last linear layer ran more than once for one batch"
+        else:
+            wanted = z if self._proxy in (STATIC, LAST_LAYER) else z[..., :0]
+            rows = gradient.detach().float() * (size / self._scale)
+            parts = per_sample(rows), per_sample(wanted.float()), rows.new_zeros(size)
+            self._parts[batch] = HeadGradients(*parts)
+
+    def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
+        """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
+        if not self.trouble and not self._parts:
+            self.trouble = "no gradient reached the last linear layer"
+        if self.trouble or self._head is None:
+            return None
+        met = np.concatenate([np.asarray(self.drawn[batch]) for batch in self._parts])
+        rows = HeadGradients.gather([*self._parts.values()])
+        finite = torch.isfinite(torch.cat([rows.residuals, rows.inputs], dim=1)).all(1)
+        _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
+        keep = torch.from_numpy(len(met) - 1 - last)
+        keep = keep[finite.cpu()[keep]]
+        weight, bias = self._head.weight.detach().float().cpu(), self._head.bias is not None
+        if not len(keep) or not bool(torch.isfinite(weight).all()):
+            self.trouble = "the last linear layer is not finite"
+            return None
+        rows = HeadGradients(*(part.cpu()[keep] for part in rows))
+        space: Metric = Euclidean(rows.inputs)  # the input itself, of a model of one layer
+        if self._proxy != STATIC:
+            space = space_of(self._proxy, rows, weight, bias=bias)
+        return met[keep.numpy()], space, rows.residuals.argmin(1)  # below 0 for its own class
 
 
 class on_time(Turn):  # noqa: N801, used like a function
@@ -68,18 +139,18 @@ class on_time(Turn):  # noqa: N801, used like a function
         return self._way  # what is left of the order: a second iteration yields nothing
 
     def _follow(self, phases: Sequence[Phase]) -> Iterator[Any]:
-        watching = Watching(self._model, NONE)
+        watching = Watching(self._model)
         for number, phase in enumerate(phases):
             # A forward pass of our own would need the user's way of calling the model.
             if self.said.cut_short or phase.forward_price is not None:
                 continue
             if phase.coreset is not None:
                 chosen = self._choose(number, phase, watching)
-                yield from self._steps(chosen, Watching(self._model, NONE))
+                yield from self._steps(chosen, Watching(self._model))
                 continue
             specs = [after.coreset.proxy for after in phases[number + 1 :][:1] if after.coreset]
             for _ in range(phase.epochs):
-                watching = Watching(self._model, *specs or [NONE])
+                watching = Watching(self._model, *specs)
                 with watching.watch():
                     yield from self._steps(self._loader.batch_sampler, watching)
         self.over()
@@ -98,9 +169,7 @@ class on_time(Turn):  # noqa: N801, used like a function
         loader.__dict__.update(batch_sampler=noted(), _iterator=None)
         ready = iter(loader)
         while watching.out != steps and not self.said.cut_short and self.go_on():
-            try:
-                batch = next(ready)
-            except StopIteration:
+            if (batch := next(ready, self)) is self:  # the end of batches without a length
                 return
             self.under_way = len(drawn[watching.out])
             watching.out += 1
@@ -119,101 +188,19 @@ class on_time(Turn):  # noqa: N801, used like a function
         seen, trouble = watching.seen(), watching.trouble
         if phase.coreset is not None and needs_losses(phase.coreset.selector):
             trouble = "its selector goes by losses, which the user's loop keeps"
-        spec = self.late_spec(phase, len(own), trouble, grow=True)
-        candidates, way = Candidates(Euclidean(torch.zeros(len(own), 1))), Weighting.SCALED
-        if seen is not None and spec.proxy != NONE and spec.budget < len(seen[0]):
+        spec = replace(self.late_spec(phase, len(own), True, trouble), weighting=Weighting.SCALED)
+        candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
+        if by_gradients := seen and spec.proxy != NONE and spec.budget < len(seen[0]):
             own, candidates = seen[0], Candidates(*seen[1:], seconds=self.for_selection)
-            way = Weighting.PROPORTIONAL
-        path = told.path("coreset")
-        samples = build_samples(told, replace(spec, weighting=way), candidates, path)
-        if way is Weighting.PROPORTIONAL:
+            spec = replace(spec, weighting=Weighting.PROPORTIONAL)
+        samples = build_samples(told, spec, candidates, told.path("coreset"))
+        if by_gradients:
             self.selection = self.clock.steady() - began
         self.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
-        size = self._loader.batch_size or max(len(batch) for batch in batches)
+        size = self._loader.batch_size or max(map(len, batches))
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
-        return [
-            row[own > 0].tolist() for row, own in zip(tape.index, tape.coefficient, strict=True)
-        ]
-
-
-class Watching:
-    """Collects r = dL/da of the last ``nn.Linear``, and its input z where the ``proxy`` asks."""
-
-    def __init__(self, model: nn.Module, proxy: str) -> None:
-        layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-        self._head = layers[-1] if layers else None
-        # Why there is nothing to choose by.
-        self.trouble = None if layers else "the model has no nn.Linear"
-        self._proxy, self._scale = proxy, 1.0
-        self.drawn: list[Sequence[int]] = []  # samples, batch by batch
-        self.out = 0  # batches that were handed out
-        self._parts: dict[int, tuple[Tensor, Tensor]] = {}  # of them
-
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Hang the hooks. Gradients may come scaled, and only the scaler knows by how much."""
-        if self._head is None or self._proxy == NONE:
-            yield
-            return
-        scaled = torch.amp.GradScaler.scale
-
-        def scale(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
-            self._scale = scaler.get_scale()
-            return scaled(scaler, outputs)
-
-        with self._head.register_forward_hook(self._passed):
-            torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
-            try:
-                yield
-            finally:
-                torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
-
-    def _passed(self, _: nn.Module, entered: tuple[Any, ...], output: Any) -> None:
-        if self.out and isinstance(output, Tensor) and output.requires_grad:
-            batch, z = self.out - 1, entered[0].detach()
-            output.register_hook(lambda g: self._note(batch, z, g))  # type: ignore[no-untyped-call]
-
-    def _note(self, batch: int, z: Tensor, gradient: Tensor) -> None:
-        """Rows of one batch, as of a sum of losses: a mean has the batch's size in it."""
-        size = len(self.drawn[batch])
-        if self.trouble is not None:
-            return
-        if gradient.dim() < 2 or len(gradient) != size:
-            self.trouble = f"the last linear layer gave {tuple(gradient.shape)} for {size} samples"
-        elif batch in self._parts:
-            self.trouble = "the last linear layer ran more than once for one batch"
-        else:
-            wanted = z if self._proxy in (STATIC, LAST_LAYER) else z[..., :0]
-            rows = gradient.detach().float() * (size / self._scale)
-            self._parts[batch] = _summed(rows), _summed(wanted.float())
-
-    def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
-        """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
-        if self.trouble is None and not self._parts:
-            self.trouble = "no gradient reached the last linear layer"
-        if self.trouble is not None or self._head is None:
-            return None
-        met = np.concatenate([np.asarray(self.drawn[batch]) for batch in self._parts])
-        parts = zip(*self._parts.values(), strict=True)
-        residuals, inputs = (torch.cat(part).cpu() for part in parts)
-        finite = torch.isfinite(residuals).all(1) & torch.isfinite(inputs).all(1)
-        _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
-        keep = torch.from_numpy(len(met) - 1 - last)
-        keep = keep[finite[keep]]
-        weight, bias = self._head.weight.detach().float().cpu(), self._head.bias is not None
-        if not len(keep) or not bool(torch.isfinite(weight).all()):
-            self.trouble = "the last linear layer is not finite"
-            return None
-        rows = HeadGradients(residuals[keep], inputs[keep], residuals.new_zeros(len(keep)))
-        space: Metric = Euclidean(rows.inputs)  # the input itself, of a model of one layer
-        if self._proxy != STATIC:
-            space = space_of(self._proxy, rows, weight, bias=bias)
-        return met[keep.numpy()], space, rows.residuals.argmin(1)  # below 0 for its own class
-
-
-def _summed(rows: Tensor) -> Tensor:
-    """[B, ..., C] as [B, C]: a sequence of outputs counts as the sum of its gradients."""
-    return rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
+        rows = zip(tape.index, tape.coefficient, strict=True)
+        return [row[weights > 0].tolist() for row, weights in rows]
 
 
 def fit(
@@ -246,10 +233,6 @@ def fit(
     begin, turn.examples = executor._coresets.begin, len(data)
     turn.end = turn.end if clock else math.inf
 
-    def may_step(samples: int) -> bool:
-        turn.under_way = samples if (on := turn.go_on()) else 0
-        return on
-
     def late(assignment: Assignment, phase: int, watched: Watched | None = None) -> Choose:
         """Begin to choose when it is due, which is when the speed is known."""
         phases = list(assignment.plan.phases)
@@ -257,7 +240,7 @@ def fit(
             return begin(assignment, phase, watched)
 
         def choose() -> Samples:
-            spec, began = turn.late_spec(phases[phase], len(data), grow=False), turn.clock.steady()
+            spec, began = turn.late_spec(phases[phase], len(data), False), turn.clock.steady()
             phases[phase] = replace(phases[phase], coreset=spec)
             plan = replace(assignment.plan, phases=tuple(phases))
             samples = begin(replace(assignment, plan=plan), phase, watched)()
@@ -267,7 +250,7 @@ def fit(
 
         return choose
 
-    executor.may_step, executor._coresets.begin = may_step, late  # type: ignore[method-assign]
+    executor.may_step, executor._coresets.begin = turn.go_on, late  # type: ignore[method-assign]
     (update,) = executor.run(params, [told])
     model.load_state_dict(update.params, strict=False)
     turn.said.loss_sum, turn.said.loss_square_sum = update.loss_sum, update.loss_square_sum

@@ -17,7 +17,7 @@ TTL = 3.0  # times a job's limit that a message may live: who is busy is not ask
 PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Letter:
     """A message that is out, and what came of it."""
 
@@ -47,6 +47,8 @@ class Post:
 
     def push(self, messages: Sequence[Message], letters: Sequence[Letter]) -> list[Letter]:
         """Send; gives those that were not taken, as when their node has just left."""
+        for message, letter in zip(messages, letters, strict=True):
+            message.metadata.ttl = TTL * letter.limit
         ids, sent = list(self.grid.push_messages(messages)) if messages else [], self.monotonic()
         if len(ids) != len(messages):
             what = f"the SuperLink took {len(ids)} of {len(messages)} messages"
@@ -61,27 +63,25 @@ class Post:
         """Some that are answered since, if any are; else those that were let expire."""
         now, ids = self.monotonic(), list(self.out)
         timely = now - self._pulled <= PROMPT
-        found: list[tuple[str, Message | None]] = []
+        found: dict[str, Message | None] = {}
         while ids and not found:
-            found = [pair for pair in self._collect(ids[:AT_ONCE]) if pair[0] in self.out]
-            ids = ids[AT_ONCE:]
+            found, ids = self._collect(ids[:AT_ONCE]), ids[AT_ONCE:]
         if not found:
             self._pulled = now
-            old = [key for key, one in self.out.items() if one.sent + TTL * one.limit <= now]
-            found = [(key, None) for key in old]
-        letters = [(self.out.pop(key), answer) for key, answer in found]
-        for letter, answer in letters:
+            found = {k: None for k, one in self.out.items() if one.sent + TTL * one.limit <= now}
+        letters = [self.out.pop(key) for key in found]
+        for letter, answer in zip(letters, found.values(), strict=True):
             letter.answer, letter.timely = answer, timely
             letter.trip = self.monotonic() - letter.sent
-        return [letter for letter, _ in letters]
+        return letters
 
-    def _collect(self, ids: Sequence[str]) -> list[tuple[str, Message | None]]:
+    def _collect(self, ids: Sequence[str]) -> dict[str, Message | None]:
         """The answers to ``ids``; None is one that cannot be read, which must not harm others."""
         try:
-            return [(m.metadata.reply_to_message_id, m) for m in self.grid.pull_messages(ids)]
+            return {m.metadata.reply_to_message_id: m for m in self.grid.pull_messages(ids)}
         except Exception as error:
             self.grid.get_nodes()  # which ends the run if the SuperLink does not answer
             if len(ids) > 1:
-                return [pair for key in ids for pair in self._collect([key])]
+                return {k: message for one in ids for k, message in self._collect([one]).items()}
             log(WARNING, "an answer cannot be read: %r", error)
-            return [(ids[0], None)]
+            return {ids[0]: None}

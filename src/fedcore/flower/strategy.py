@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.supercore import log
 
-from fedcore import compression, plugins
+from fedcore import plugins
 from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
@@ -66,12 +66,10 @@ class Options:
         for name, least in LEAST.items():
             at_least(least)(name, getattr(self, name))
         one_of("wall", "virtual")("clock", self.clock)
-        compression.read("compress", self.compress)
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
         takers = [("selector", self.selector), ("sampler", self.selection)]
-        takers += [("strategy", self.method.get("local") or self.strategy)]
-        takers += [("strategy", self.strategy), *self.experiment().controllers]
-        plugins.check_taken(self.method, takers)
+        takers += [("strategy", name) for name in {self.strategy, self.method.get("local")} if name]
+        plugins.check_taken(self.method, [*takers, *self.experiment().controllers])
         build = plugins.function("strategy", self.strategy, "build")
         if self.weighted_by is not None and "aggregation" not in plugins.keywords(build):
             why = f"{self.strategy!r} has weights of its own"
@@ -84,7 +82,8 @@ class Options:
         """The same as options of the simulator, whose builders make what they name."""
         given = {name: getattr(self, name) for name in SHARED} | {"clients_per_round": clients}
         given |= {"deadline": self.deadline} if isinstance(self.deadline, str) else {}
-        given |= {"epochs": self.local_epochs, "method": dict(self.method)}
+        given |= {"epochs": self.local_epochs, "compress": self.compress}
+        given["method"] = dict(self.method)
         for key in self.method.keys() & Experiment.__dataclass_fields__.keys():
             given[key] = given["method"].pop(key)
         return resolve(given, lambda benchmark, preset: {})
@@ -193,12 +192,9 @@ class FedCore(FedAvg):
             trained = self._aggregated(self.train_metrics_aggr_fn, notes.metrics)
             asked = self._federated(number, result.arrays, clock, evaluate_config)
             found = evaluate_fn(number, result.arrays) if evaluate_fn else None
-            for rounds, metrics in (
-                (result.train_metrics_clientapp, trained),
-                (result.evaluate_metrics_clientapp, asked),
-                (result.evaluate_metrics_serverapp, found),
-            ):
-                rounds.update({} if metrics is None else {number: metrics})
+            result.train_metrics_clientapp.update({number: trained} if trained is not None else {})
+            result.evaluate_metrics_clientapp.update({number: asked} if asked is not None else {})
+            result.evaluate_metrics_serverapp.update({number: found} if found is not None else {})
             spent = self.monotonic() - began
             record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent)
             log(INFO, "%s", ledger.line(record, notes, clock.reason))
@@ -227,15 +223,13 @@ class FedCore(FedAvg):
     ) -> Metrics:
         """What idle nodes say of a model, as FedAvg asks them."""
         busy = clock.post.busy()
-        idle = [node for client, node in clock.fleet.online.items() if client not in busy]
-        if self.fraction_evaluate == 0:
-            return None
-        if len(idle) < max(1, self.min_evaluate_nodes, self.min_available_nodes):
+        idle = {node: client for client, node in clock.fleet.online.items() if client not in busy}
+        least = max(1, self.min_evaluate_nodes, self.min_available_nodes)
+        if self.fraction_evaluate and len(idle) < least:
             log(WARNING, "round %d is not evaluated by nodes: %d are idle", number, len(idle))
             return None
         # FedAvg's sampling, which else waits without end, sees the idle ones alone.
-        nodes = cast(Grid, SimpleNamespace(get_node_ids=lambda: idle))
-        own = ConfigRecord(dict(config or {}))
-        replies = clock.ask(list(self.configure_evaluate(number, arrays, own, nodes)))
-        good = [reply.content for reply in replies if reply.has_content()]
+        nodes, own = SimpleNamespace(get_node_ids=lambda: [*idle]), ConfigRecord({**(config or {})})
+        asked = list(self.configure_evaluate(number, arrays, own, cast(Grid, nodes)))
+        good = [reply.content for reply in clock.ask(asked, idle) if reply.has_content()]
         return self._aggregated(self.evaluate_metrics_aggr_fn, good)

@@ -26,7 +26,6 @@ from fedcore.flower.warm import is_warm
 from fedcore.types import CoresetSpec, Phase
 
 log = logging.getLogger(__name__)
-SAFE = 0.98
 LEAST_SELECTION, SELECTION_MARGIN = 1.5, 1.2  # seconds; times the last one's
 ENOUGH_STEPS, LEAST_AFTER = 6, 1.0
 STATE = "fedcore"  # what a node remembers from order to order
@@ -72,18 +71,19 @@ class Turn:
         kept: Mapping[str, Any] = context.state.config_records.get(STATE, {})  # of earlier turns
         self.selection, self._after = (float(kept.get(k, 0.0)) for k in ("selection", "after"))
         self.for_selection = max(LEAST_SELECTION, SELECTION_MARGIN * self.selection)  # seconds
-        self.end = self._began + SAFE * seconds_for(self.order, age) - self._after
+        self.end = self._began + wire.SAFE * seconds_for(self.order, age) - self._after
         self._first = (0, 0.0)  # samples and seconds of the first step, which is like no other
         self._longest, self._asked = 0.0, math.inf
         self.under_way = 0  # samples of the step that lasts until the next question
         self.examples = 0  # that this node holds
 
-    def go_on(self) -> bool:
-        """Whether another step can be taken: none is expected to outlast the longest so far."""
+    def go_on(self, samples: int = 0) -> bool:
+        """Whether a step, of ``samples``, can be taken: none should outlast the longest so far."""
         self.note()
         # The first, in which libraries and devices wake up, counts until there are enough others.
         first = self._first[1] if self.said.steps < ENOUGH_STEPS else 0.0
         self.said.cut_short = int(self._asked + max(first, self._longest) > self.end)
+        self.under_way = 0 if self.said.cut_short else samples
         return not self.said.cut_short
 
     def note(self) -> None:
@@ -105,9 +105,7 @@ class Turn:
         self.said.coreset_size, self.said.gradient_error = size, -1.0 if error is None else error
         self.said.fell_back = max(self.said.fell_back, int(fell_back))
 
-    def late_spec(
-        self, phase: Phase, size: int, trouble: str | None = None, *, grow: bool
-    ) -> CoresetSpec:
+    def late_spec(self, phase: Phase, size: int, grow: bool, trouble: str = "") -> CoresetSpec:
         """What coreset of ``size`` samples to choose now that the first epoch shows one's speed.
 
         b = floor(seconds left after the choice / (epochs · seconds a sample)), at most the server's
@@ -121,11 +119,11 @@ class Turn:
         if spec.proxy == NONE or plain == size:
             return replace(spec, budget=plain)
         chosen = min(most, self._affordable(phase.epochs, self.for_selection))
-        if trouble is None and chosen == 0:
+        if not trouble and not chosen:
             trouble = "too little time is left to choose"
-        if trouble is None and not is_warm(spec.selector):
+        if not trouble and not is_warm(spec.selector):
             trouble = "the solver is not compiled yet, see python -m fedcore.flower.warm"
-        if trouble is None:
+        if not trouble:
             return replace(spec, budget=chosen)
         log.warning("%d of %d samples are drawn plainly: %s", plain, size, trouble)
         self.said.fell_back = 1
@@ -141,10 +139,8 @@ class Turn:
         return max(0, math.floor(total / epochs))
 
     def over(self, after: float | None = None) -> None:
-        """Training is over; what comes ``after`` it, an evaluation say, gets time next turn.
-
-        None: not known yet. Should the alarm ring before the report, the next turn ends earlier.
-        """
+        """Training is over; what comes ``after`` it, an evaluation say, gets time next turn."""
+        # None, not known yet: should the alarm ring before the report, the next turn ends earlier.
         spent = max(LEAST_AFTER, 2 * self._after) if after is None else after
         self._context.state[STATE] = ConfigRecord({"selection": self.selection, "after": spent})
 
@@ -211,7 +207,6 @@ def deadline_mod(
         # Whose own code says nothing of its work is believed to have done what it was told.
         work = told.plan.work(examples)
         guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took)
-        for name, value in wire.report_metrics(guess, examples).items():
-            metrics.setdefault(name, value)
-        metrics["age"], metrics["handler-seconds"] = age, took
+        known = wire.report_metrics(guess, examples) | dict(metrics)
+        metrics.update(known | {"age": age, "handler-seconds": took})
     return reply

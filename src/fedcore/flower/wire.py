@@ -1,7 +1,6 @@
 """What crosses the network: models, an order to a node, and its report; no pickle.
 
-An order is one JSON text in a ConfigRecord, a report a MetricRecord; what does not fit is one
-``BadMessage``, whoever sent it.
+An order is JSON in a ConfigRecord, a report a MetricRecord; what does not fit is a ``BadMessage``.
 """
 
 import dataclasses
@@ -32,6 +31,7 @@ SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where
 UNSENT = "fedcore-unsent"  # an ArrayRecord that a node keeps: what it has not sent of its moves
 PACKED = ("fedcore-indices", "fedcore-values", "fedcore-scales")  # of an answer, for a model
 MOST = 2**53  # beyond it a float holds no whole number exactly
+SAFE = 0.98  # of a node's time is planned with, and used
 SLACK = 1.0  # seconds that two clocks may be apart over one job
 
 
@@ -77,11 +77,11 @@ def order_text(order: Order) -> str:
     return json.dumps({"format": FORMAT, **dataclasses.asdict(plain)}, allow_nan=False)
 
 
-def read_order(text: object) -> Order:
+def read_order(text: Any) -> Order:
     """The order that travelled."""
     try:
-        told = json.loads(text) if isinstance(text, str) else None
-        if not isinstance(told, dict) or told.pop("format", None) != FORMAT:
+        told = json.loads(text)
+        if told.pop("format", None) != FORMAT:
             what = f"the order is not of format {FORMAT}"
             raise BadMessage(f"{what}; server and client need one FedCore version")
         order: Order = _made(Order, told)
@@ -121,14 +121,9 @@ def read_counts(
     report, examples = read_report(metrics)
     if (report.ticket, report.base_version) != (ticket, version):
         raise BadMessage(f"the answer is to order {report.ticket}, not to order {ticket}")
-    limits = {
-        "steps": report.work,
-        "work": (epochs + 1) * examples,  # E epochs, and a pass that only looks
-        "loss_count": examples,
-        "coreset_size": examples,
-        "training_seconds": report.handler_seconds + SLACK,
-        "handler_seconds": trip + SLACK,
-    }
+    limits: dict[str, float] = {"steps": report.work, "loss_count": examples}
+    limits |= {"coreset_size": examples, "work": (epochs + 1) * examples}  # E, and a look
+    limits |= {"training_seconds": report.handler_seconds + SLACK, "handler_seconds": trip + SLACK}
     for name, limit in limits.items():
         if not 0 <= (value := getattr(report, name)) <= limit:
             raise BadMessage(f"{name} cannot be {value:g}: at most {limit:g} is possible")
@@ -155,7 +150,7 @@ def initial_params(record: ArrayRecord) -> Params:
     if not record:
         raise BadOption("initial_arrays must hold a model, got an empty ArrayRecord")
     try:
-        return {name: torch.from_numpy(array.numpy().copy()) for name, array in record.items()}
+        return dict(record.to_torch_state_dict())
     except (TypeError, ValueError) as error:
         raise BadOption(f"initial_arrays cannot be read as tensors: {error}") from None
 

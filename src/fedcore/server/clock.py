@@ -29,6 +29,7 @@ class Clock(Protocol):
 
     def __len__(self) -> int:
         """How many these are."""
+        return len(self.in_flight)
 
     def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """Seconds of τ, or another one, that a client has for work; the rest is sending."""
