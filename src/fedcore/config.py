@@ -163,10 +163,9 @@ class Experiment:
             raise BadOption(f"{given}; clients that come and go need both, others neither")
         drawn = self.speeds is None and self.capability in ("normal", "phones")
         if self.speed_size_correlation and not drawn:
-            rho = f"{self.speed_size_correlation:g}"
-            what = f"speed_size_correlation is {rho}, but speeds are not drawn"
-            instead = "take capability normal or phones without a file of speeds"
-            raise BadOption(f"{what}; leave it out, or {instead}")
+            what = f"speed_size_correlation is {self.speed_size_correlation:g}"
+            instead = "leave it out, or take capability normal or phones without a file of speeds"
+            raise BadOption(f"{what}, but speeds are not drawn; {instead}")
         for item in dataclasses.fields(self):
             check, value = item.metadata.get("check"), getattr(self, item.name)
             if check and not (self.seconds and item.name == "stragglers"):

@@ -57,22 +57,21 @@ class Task:
         """Refuse what has no values yet, or cannot be trained and averaged if it is to be."""
         averaged = terms.batch_norm != "keep"
         if hasattr(model, "_orig_mod"):
-            what = "model was made by torch.compile, whose code takes no parameters from outside"
-            raise BadOption(f"{what}; give the module itself")
+            raise BadOption("model was made by torch.compile; give the module that was compiled")
         self.model, self.terms = model, terms
         self._first = {name: value.clone() for name, value in self.statistics().items()}
         if self._first and terms.batch_norm == "refuse":
             what = f"model has buffers ({next(iter(self._first))}); choose batch_norm"
-            other = "use a layer without running statistics, such as GroupNorm"
+            other = "use a layer without any, such as GroupNorm"
             raise BadOption(f"{what} {', '.join(BATCH_NORM[:-1])} or {BATCH_NORM[-1]}, or {other}")
         for name, parameter in model.named_parameters():
             if is_lazy(parameter):
                 what = f"model has a parameter without a shape yet ({name})"
-                instead = "call the model once on a batch, or use a layer that is not lazy"
-                raise BadOption(f"{what}; {instead}")
+                raise BadOption(f"{what}; call the model once on a batch")
             if parameter.is_meta:
-                meta = f"model has a parameter on the meta device ({name})"
-                raise BadOption(f"{meta}; load its values")
+                raise BadOption(
+                    f"model has a parameter on the meta device ({name}); load its values"
+                )
             if averaged and not bool(torch.isfinite(parameter).all()):
                 what = f"model has NaN or infinity in a parameter ({name}) before training"
                 raise BadOption(f"{what}; initialise it anew, or load an earlier state")
@@ -111,10 +110,8 @@ class Task:
         prefix = next((n for n, module in self.model.named_modules() if module is self._head), None)
         last = layers_of(self.initial_params())[-1]
         if prefix is None or not all(name.startswith(prefix) for name in last):
-            raise BadOption(
-                f"the layers of the model have no order: {last[0]!r} is its last parameter, but "
-                "not of its last linear layer; register layers from the input to the output"
-            )
+            what = f"the layers of the model have no order: {last[0]!r} is its last parameter, but"
+            raise BadOption(f"{what} not of its head; register layers from the input to the output")
         trained_names(self.initial_params(), 0.0)
 
     def on(self, device: torch.device) -> "Task":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcore.bundle import Inputs, parts_of
-from fedcore.errors import BadOption, FedCoreError, failed
+from fedcore.errors import BadOption, FedCoreError, blaming, failed
 
 
 @contextmanager
@@ -51,10 +51,6 @@ def outputs_of(score: Callable[[Inputs], Tensor], batch: Inputs, *, classes: boo
 
 def called(what: str, own: Callable[..., Any], outputs: Tensor, targets: Tensor) -> Any:
     """What a loss or a metric gives."""
-    try:
+    shapes = f"outputs {list(outputs.shape)} and targets {list(targets.shape)}"
+    with blaming(f"{what} of {shapes}"):
         return own(outputs, targets)
-    except (FedCoreError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        shapes = f"outputs {list(outputs.shape)} and targets {list(targets.shape)}"
-        raise failed(f"{what} of {shapes}", error) from error

@@ -64,8 +64,8 @@ def federation_from_model(
         model = plugins.build("model", model_name, nn.Module, *known, method=method)
     scored = try_out(Task(model, terms=settled(terms, y)), x, y)
     if scored != dataset.num_classes and terms.loss is None:
-        there = f"but the data has {dataset.num_classes}"
-        raise BadOption(f"model {model_name!r} scores {scored} classes, {there}")
+        known = dataset.num_classes
+        raise BadOption(f"model {model_name!r} scores {scored} classes, but the data has {known}")
     return federate(dataset, model, None, terms)
 
 
@@ -121,8 +121,7 @@ def check_dataset(
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
         if not all(bool(torch.isfinite(part).all()) for part in parts_of(data.x).values()):
-            found = f"{owner} has NaN or infinity among its inputs"
-            raise BadData(f"{found}; clean or drop those samples")
+            raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those")
         labels = data.labels if loss is None else data.labels[data.labels != IGNORED]
         ends = (labels.min(), labels.max()) if loss in (None, cross_entropy) and len(labels) else ()
         for label in map(int, ends):

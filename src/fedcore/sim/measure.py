@@ -37,9 +37,9 @@ Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or othe
 class Score:
     """Mean loss, share of right answers, None where there are no classes, and own metrics."""
 
-    loss: float
+    loss: float | None
     accuracy: float | None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class Measure:

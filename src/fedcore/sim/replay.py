@@ -37,14 +37,13 @@ class Replay(Measure):
     def train(self, params: Params) -> Score:
         """What the next round came to on training data."""
         self._now = next(self._rounds)
-        return Score(self._now.train_loss, self._now.train_accuracy)  # type: ignore[arg-type]
+        return Score(self._now.train_loss, self._now.train_accuracy)
 
     def test(self, params: Params, half: str = "test") -> Score | None:
         """The same on held-out data."""
         if half != "test" or self._now.test_accuracy is None:
             return None
-        found = self._now.test_loss, self._now.test_accuracy, self._now.metrics
-        return Score(*found)  # type: ignore[arg-type]
+        return Score(self._now.test_loss, self._now.test_accuracy, self._now.metrics)
 
     def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
         """How the last model does: who is slow there may be fast here."""

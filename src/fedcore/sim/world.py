@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import mean
 
@@ -26,8 +26,8 @@ from fedcore.server.merge import AGGREGATIONS, RunningMean
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
-from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure, slow_and_worst
+from fedcore.sim.fleet import Fleet, fleet_of
+from fedcore.sim.measure import Measure, Score, slow_and_worst
 from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -57,24 +57,18 @@ class Simulated:
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
-        updates = self._trained(params, assignments)
+        if self._lazy is not None:
+            self._lazy.hold(assignment.client_id for assignment in assignments)
+        alone = self._chained and assignments[0].base_version == 0
+        updates: list[LocalUpdate] = []
+        for told in [[one] for one in assignments] if alone else [assignments]:
+            updates += self._run(updates[-1].params if updates else params, told)
         return [self._sent(params, one, self.how) for one in updates] if self.how else updates
 
     def _sent(self, base: Params, one: LocalUpdate, how: compression.Compression) -> LocalUpdate:
         packed, kept = how.send(one.params, base, self.unsent.get(one.client_id))
         self.unsent[one.client_id] = kept
         return replace(one, params=how.receive(packed, base))
-
-    def _trained(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        if self._lazy is not None:
-            self._lazy.hold(assignment.client_id for assignment in assignments)
-        if not self._chained or assignments[0].base_version > 0:
-            return self._run(params, assignments)
-        updates: list[LocalUpdate] = []
-        for assignment in assignments:
-            start = updates[-1].params if updates else params
-            updates += self._run(start, [assignment])
-        return updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +78,11 @@ class World:
     server: Server
     executor: Executor
     measure: Measure
-    initial: Params
+    federation: Federation
+    fleet: Fleet
+    experiment: Experiment
     device: torch.device
-    deadline: float
-    slow: frozenset[int]  # clients that cannot do E epochs on everything by the deadline
-    ending: Ending  # as far as it is known before the first round
-    evaluate_every: int = 1  # rounds
-    patience: int = 0  # evaluations without a new best after which a run ends; 0: it does not
-    unsent: dict[int, torch.Tensor] = field(default_factory=dict)  # of ``Simulated``
+    unsent: dict[int, torch.Tensor]  # of ``Simulated``
 
 
 def build_world(
@@ -140,10 +131,8 @@ def build_world(
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
-    known = federation.initial, device, fleet.deadline, fleet.slow, ending
-    looks = experiment.evaluate_every, experiment.patience
-    return World(server, executor, measure, *known, *looks, executor.unsent)
+    known = federation, fleet, experiment, device
+    return World(server, executor, measure, *known, executor.unsent)
 
 
 def simulate_rounds(
@@ -153,7 +142,8 @@ def simulate_rounds(
     tested = ((r.test_accuracy, r.test_loss) for r in past)
     accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
-        state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
+        initial = world.federation.initial.items()
+        state = ServerState({name: value.to(world.device) for name, value in initial})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
         world.executor.memory.update(state.on_clients)
@@ -177,25 +167,22 @@ def _record(
         torch.cuda.synchronize(world.device)
     executed = time.perf_counter()
     last = merged.cut or merged.state.version == world.server.settings.merges
-    trained = tested = None
-    if last or merged.state.version % world.evaluate_every == 0:
-        trained = world.measure.train(merged.state.params)
-        tested = world.measure.test(merged.state.params)
-    if tested:
+    trained = tested = Score(None, None)
+    if last or merged.state.version % world.experiment.evaluate_every == 0:
+        trained = world.measure.train(merged.state.params) or trained
+        tested = world.measure.test(merged.state.params) or tested
+    if tested.loss is not None:
         accuracies.append(goodness(tested.accuracy, tested.loss))
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
-        last = last or 0 < world.patience <= since
+        last = last or 0 < world.experiment.patience <= since
     ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
-    what = merged.state.version, merged.seconds, world.deadline, merged.clients, merged.rejected
+    what = merged.seconds, world.fleet.deadline, merged.clients, merged.rejected
     return RoundRecord(
-        *what,
-        train_loss=trained.loss if trained else None,
-        train_accuracy=trained.accuracy if trained else None,
-        test_loss=tested.loss if tested else None,
-        test_accuracy=tested.accuracy if tested else None,
-        metrics=tested.metrics if tested else {},
+        *(merged.state.version, *what),
+        *(trained.loss, trained.accuracy, tested.loss, tested.accuracy),
         wall_seconds=ended - began,
+        metrics=tested.metrics,
         ending=ending,
         cut=merged.cut,
         events=merged.events,
@@ -215,10 +202,11 @@ def goodness(accuracy: float | None, loss: float | None) -> float:
 
 def _ending(world: World, params: Params) -> Ending:
     """How the last model does on clients' own data, and on the half that is to choose by."""
-    slow, worst = slow_and_worst(world.measure.by_client(params), world.slow)
-    chosen = world.measure.test(params, "validation")
-    own = None if chosen is None else chosen.accuracy
-    return replace(world.ending, slow_accuracy=slow, worst_accuracy=worst, validation_accuracy=own)
+    slow, there = world.fleet.slow, len(world.server.sizes)
+    served = slow_and_worst(world.measure.by_client(params), slow)
+    chosen = world.measure.test(params, "validation") or Score(None, None)
+    known = world.fleet.deadline, world.federation.model_bytes, there, len(slow)
+    return Ending(*known, *served, chosen.accuracy)
 
 
 def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:

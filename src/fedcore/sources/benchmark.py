@@ -53,8 +53,8 @@ class Benchmark:
             raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error
         if isinstance(dataset, FederatedDataset):
             return dataset
-        what = f"load of dataset {self.name!r} must return a fedcore FederatedDataset"
-        raise BadData(f"{what}, got a {type(dataset).__name__}")
+        found = f"a fedcore FederatedDataset, got a {type(dataset).__name__}"
+        raise BadData(f"load of dataset {self.name!r} must return {found}")
 
 
 def find(name: str) -> Benchmark:

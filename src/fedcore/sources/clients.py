@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcore.arrays import as_labels
-from fedcore.errors import BadData, FedCoreError, failed
+from fedcore.errors import BadData, blaming
 from fedcore.sources import torch_data
 from fedcore.types import ClientData, ClientId
 
@@ -77,12 +77,8 @@ class LazyClients(Mapping[ClientId, ClientData]):
         promised = self.sizes[client]
         if (held := self._held.get(client)) is not None:
             return held
-        try:
+        with blaming(f"loading client {client}"):
             data = torch_data.opened(f"client {client}", self._load(client))
-        except FedCoreError:
-            raise
-        except Exception as error:
-            raise failed(f"loading client {client}", error) from error
         if not isinstance(data, ClientData):
             must = f"client {client} must be loaded as ClientData(inputs, labels)"
             raise BadData(f"{must}, got {type(data).__name__}")

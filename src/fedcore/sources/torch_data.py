@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from fedcore.arrays import as_samples
 from fedcore.bundle import parts_of
 from fedcore.compiled import say_once
-from fedcore.errors import BadData, BadOption, failed
+from fedcore.errors import BadData, BadOption, blaming, failed
 from fedcore.types import ClientData
 
 GIVEN = (Dataset, DataLoader)
@@ -77,10 +77,8 @@ def size_of(owner: str, given: Any) -> int:
     if not isinstance(given, GIVEN) or isinstance(dataset, IterableDataset):
         what = f"{owner} must be a map-style torch Dataset, got a {type(dataset).__name__}"
         raise BadData(f"{what}; wrap arrays in TensorDataset(inputs, labels)")
-    try:
+    with blaming(f"the length of {owner}"):
         return len(dataset)
-    except Exception as error:
-        raise failed(f"the length of {owner}", error) from error
 
 
 def opened(owner: str, given: Any) -> Any:
