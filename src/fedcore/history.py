@@ -98,10 +98,7 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
     rounds = history.rounds
     clients = [client for record in rounds for client in record.clients]
     return {
-        "benchmark": run.benchmark,
-        "stragglers": run.stragglers,
-        "strategy": run.strategy,
-        "seed": run.seed,
+        **{name: getattr(run, name) for name in ("benchmark", "stragglers", "strategy", "seed")},
         "rounds": len(rounds),
         "final_test_accuracy": history.final_test_accuracy,
         "best_test_accuracy": history.best_test_accuracy,

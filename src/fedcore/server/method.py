@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
@@ -140,6 +142,12 @@ class Draw:
         everybody = np.arange(len(self.sizes))
         return np.delete(everybody, [self.sizes.place(client) for client in self.busy])
 
+    def seconds(self, epochs: int, model_bytes: int) -> NDArray[np.float64]:
+        """Download, E m / c and upload of every client, by what is known of it."""
+        every = (self.profiles[client] for client in self.sizes)
+        seconds = (one.seconds(epochs * one.num_samples, model_bytes) for one in every)
+        return np.fromiter(seconds, np.float64, len(self.sizes))
+
     def cohort(self, places: Sequence[int]) -> Cohort:
         """The clients at these places, and how often each was drawn."""
         return Counter(self.sizes.ids[place] for place in places)
@@ -152,3 +160,10 @@ class Sampler:
     draw: Callable[[Draw], Cohort]
     # The memory with an answer in it; None: it does not look back, and can be asked rounds ahead.
     observe: Callable[[Params, LocalUpdate, ClientSizes], Params] | None = None
+
+
+def table(memory: Params, name: str, rows: int, columns: int) -> Tensor:
+    """A copy of a sampler's table, of so many rows at least; what is new is zero."""
+    known = memory.get(name, torch.zeros(0, columns, dtype=torch.float64))
+    more = torch.zeros(max(0, rows - len(known)), columns, dtype=torch.float64)
+    return torch.cat([known, more])

@@ -64,8 +64,8 @@ def federation_from_model(
         model = plugins.build("model", model_name, nn.Module, *known, method=method)
     scored = try_out(Task(model, terms=settled(terms, y)), x, y)
     if scored != dataset.num_classes and terms.loss is None:
-        known = dataset.num_classes
-        raise BadOption(f"model {model_name!r} scores {scored} classes, but the data has {known}")
+        there = dataset.num_classes
+        raise BadOption(f"model {model_name!r} scores {scored} classes, but the data has {there}")
     return federate(dataset, model, None, terms)
 
 

@@ -105,7 +105,11 @@ def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Spee
     elif experiment.capability == "normal":
         speeds = _normal(len(sizes), std, floor, generator)
     elif experiment.capability == "phones":
-        milliseconds, kilobits = _phones(generator.random((2, len(sizes))))
+        text = (files("fedcore.sim") / "phones.csv").read_text("utf-8")
+        percentiles, *rows = np.loadtxt(text.splitlines(), delimiter=",", usecols=range(1, 102))
+        shares = 100 * generator.random((2, len(sizes)))  # which phone, of 100, by either
+        drawn = (np.interp(u, percentiles, row) for u, row in zip(shares, rows, strict=True))
+        milliseconds, kilobits = drawn  # per sample, and a second
         speeds, links = 1000 / (TRAINING * milliseconds), [125 * kilobits] * 2
     if rho := experiment.speed_size_correlation:
         speeds = np.sort(speeds)[_ranks(counts, rho, stream(seed, "speed and size"))]
@@ -121,13 +125,6 @@ def _normal(count: int, std: float, floor: float, generator: np.random.Generator
     while (slow := speeds < floor).any():
         speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
     return speeds
-
-
-def _phones(shares: Floats) -> list[Floats]:
-    """Milliseconds per sample and kbit/s of phones at shares [2, n] of all: inverse quantiles."""
-    text = (files("fedcore.sim") / "phones.csv").read_text("utf-8")
-    percentiles, *rows = np.loadtxt(text.splitlines(), delimiter=",", usecols=range(1, 102))
-    return [np.interp(100 * u, percentiles, row) for u, row in zip(shares, rows, strict=True)]
 
 
 def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray[np.int64]:

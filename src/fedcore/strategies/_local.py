@@ -1,8 +1,6 @@
 """What methods share: work by another strategy's plan, and refusals before anything starts."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from fedcore import plugins
 from fedcore.errors import BadOption
@@ -10,8 +8,8 @@ from fedcore.server.method import Pace, Strategy, no_shift
 from fedcore.types import ClientProfile, LocalPlan
 
 MOST_BYTES = 16e9  # that a method may keep of all clients together
-Options: TypeAlias = Mapping[str, Any]  # all of an experiment, and what is known of the fleet
-NONE: Options = {}
+Options = plugins.Options  # all of an experiment, and what is known of the fleet
+NONE = plugins.NONE
 
 
 def working_as(name: str, options: Options, prox_mu: float | None = None) -> Strategy:
