@@ -62,10 +62,7 @@ class Experiment:
     speeds: str | None = _fleet(None, "CSV file: client, samples_per_second[, download, upload].")
     speed_size_correlation: float = _fleet(0.0, "Of speed and amount of data.", at_least(-1, 1))
     deadline: float | str = _fleet(
-        0.0,
-        "Seconds of a round, or who sets them, such as 'auto' (see 'fedcore list'): then times are "
-        "in deadlines at --stragglers, 30 if not given; 0: as --stragglers says.",
-        lambda name, value: None if isinstance(value, str) else at_least(0)(name, value),
+        0.0, "Seconds of a round, or who sets them, such as 'auto'; 0: as --stragglers says."
     )
     download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
     upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
@@ -151,6 +148,7 @@ class Experiment:
             what = f"speed_size_correlation is {self.speed_size_correlation:g}"
             instead = "leave it out, or take capability normal or phones without a file of speeds"
             raise BadOption(f"{what}, but speeds are not drawn; {instead}")
+        at_least(0)("deadline", self.seconds)
         for item in dataclasses.fields(self):
             check, value = item.metadata.get("check"), getattr(self, item.name)
             if check and not (self.seconds and item.name == "stragglers"):

@@ -115,8 +115,8 @@ def _f1(outputs: Tensor, targets: Tensor) -> Tensor:
         scores, classes = _counted(outputs, targets)
         there = torch.unique(torch.cat([scores.argmax(1), classes]))
         guessed, true = (one[:, None] == there for one in (scores.argmax(1), classes))
-    each = 2 * (guessed & true).sum(0) / (guessed.sum(0) + true.sum(0)).clamp(min=1)
-    return each.double().mean()
+    both, either = (guessed & true).sum(0), guessed.sum(0) + true.sum(0)
+    return (2 * both / either.clamp(min=1)).double().mean()
 
 
 def _r2(outputs: Tensor, targets: Tensor) -> Tensor:

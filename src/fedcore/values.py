@@ -52,9 +52,8 @@ def at_least(least: float, most: int | None = None) -> Check:
 
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
-    check = must_be(
-        f"one of {', '.join(choices)}", lambda name: isinstance(name, str) and name in choices
-    )
+    what = f"one of {', '.join(choices)}"
+    check = must_be(what, lambda name: isinstance(name, str) and name in choices)
     check.choices = choices  # type: ignore[attr-defined]
     return check
 

@@ -15,8 +15,7 @@ from fedcore.bundle import Inputs, parts_of
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import IGNORED, cross_entropy
-from fedcore.sources.clients import LazyClients, is_streamed
-from fedcore.sources.torch_data import GIVEN, Streamed, as_client, size_of
+from fedcore.sources.clients import GIVEN, LazyClients, Streamed, as_client, is_streamed, size_of
 from fedcore.task import CLASSES, Task, Terms
 from fedcore.trial import outputs_of
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
@@ -85,8 +84,7 @@ def federate(
     dataset: FederatedDataset, model: nn.Module, head: str | None = None, terms: Terms = CLASSES
 ) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
-    labels = next(iter(dataset.clients.values())).y
-    task = Task(model, head, settled(terms, labels))
+    task = Task(model, head, settled(terms, next(iter(dataset.clients.values())).y))
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,8 +17,7 @@ from fedcore.compiled import say_once
 from fedcore.losses import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
-from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.sources.torch_data import Streamed
+from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
 from fedcore.types import ClientData, ClientId, Generator, Params
 
@@ -152,23 +152,15 @@ class Evaluator:
         chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
-            return torch.stack(self._sums(self._passes[0], params, data, parts)).sum(dim=0)
-        threads = len(self._passes)
-
-        def share(number: int) -> list[Tensor]:
-            torch.set_num_threads(1)
-            return self._sums(self._passes[number], params, data, parts[number::threads])
-
-        before = torch.get_num_threads()
-        try:
-            shares = list(self._workers.map(share, range(threads)))
-        finally:
-            torch.set_num_threads(before)
+            return torch.stack(self._sums(params, data, self._passes[0], parts)).sum(dim=0)
+        threads, own = len(self._passes), partial(self._sums, params, data)
+        turns = (parts[number::threads] for number in range(threads))
+        shares = list(self._workers.map(own, self._passes, turns))
         in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
         return torch.stack(in_order).sum(dim=0)
 
     @torch.no_grad()
-    def _sums(self, score: Forward, params: Params, data: ClientData, parts: Parts) -> list[Tensor]:
+    def _sums(self, params: Params, data: ClientData, score: Forward, parts: Parts) -> list[Tensor]:
         """Σ_j L_j and number of right answers [2] of each part."""
         sums = []
         for part in parts:

@@ -16,8 +16,7 @@ from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate, settled, try_out
 from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
-from fedcore.sources.clients import LazyClients
-from fedcore.sources.torch_data import as_client
+from fedcore.sources.clients import LazyClients, as_client
 from fedcore.task import Loss, Task, Terms
 from fedcore.threads import one_thread_each
 from fedcore.trial import naming

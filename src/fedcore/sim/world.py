@@ -131,8 +131,7 @@ def build_world(
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    known = federation, fleet, experiment, device
-    return World(server, executor, measure, *known, executor.unsent)
+    return World(server, executor, measure, federation, fleet, experiment, device, executor.unsent)
 
 
 def simulate_rounds(
