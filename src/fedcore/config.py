@@ -204,8 +204,13 @@ def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> E
     for key in given:
         if key not in hints:
             raise BadOption(plugins.unknown("option", key, hints, see="fedcore compare --help"))
-    grid = values.with_grid(given).items()
-    typed = {key: values.convert(key, value, hints[key]) for key, value in grid}
+    rates = given.get("learning_rate")
+    if isinstance(rates, list | tuple) or (isinstance(rates, str) and "," in rates):
+        rates = values.convert("learning_rate", rates, tuple[float, ...])
+        values.each(above_zero)("learning_rate", rates)
+        grid = rates if len(rates) > 1 else ()
+        given = {**given, "learning_rate": rates[0], "learning_rates": grid}
+    typed = {key: values.convert(key, value, hints[key]) for key, value in given.items()}
     preset = typed.get("preset", Experiment.preset)
     one_of(*PRESETS)("preset", preset)
     benchmark = typed.get("benchmark", Experiment.benchmark)

@@ -164,17 +164,6 @@ def _shown(value: Any) -> str:
     return f"{value[:60]!r}..." if isinstance(value, str) and len(value) > 99 else repr(value)
 
 
-def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with several values of ``learning_rate`` as ``learning_rates``."""
-    value = given.get("learning_rate")
-    if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
-        rates = convert("learning_rate", value, tuple[float, ...])
-        each(above_zero)("learning_rate", rates)
-        grid = rates if len(rates) > 1 else ()
-        return {**given, "learning_rate": rates[0], "learning_rates": grid}
-    return dict(given)
-
-
 def _parts(value: Any) -> Iterable[Any]:
     """Of a list, or of a text with commas."""
     if isinstance(value, str):

@@ -16,12 +16,10 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import IGNORED, cross_entropy
 from fedcore.sources.clients import GIVEN, LazyClients, Streamed, as_client, is_streamed, size_of
-from fedcore.task import CLASSES, Task, Terms
-from fedcore.trial import outputs_of
+from fedcore.task import CLASSES, Task, Terms, outputs_of
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
-Type = torch.dtype
 MOST_OPENED = 1000  # Datasets that are opened to measure a model on everything
 MOST_CLASSES = 1_000_000  # beyond it, labels are taken for something else than classes
 
@@ -96,7 +94,7 @@ def federate(
 
 
 def check_dataset(
-    dataset: FederatedDataset, floating: Type = torch.float32, terms: Terms = CLASSES
+    dataset: FederatedDataset, floating: torch.dtype = torch.float32, terms: Terms = CLASSES
 ) -> FederatedDataset:
     """The dataset as tensors, refused where no model can train on it; lazy clients when loaded."""
     if not dataset.clients:

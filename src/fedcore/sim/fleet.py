@@ -15,7 +15,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.seeding import stream
-from fedcore.server.presence import Presence
+from fedcore.server.clock import Presence
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 from fedcore.values import read_number
@@ -103,7 +103,13 @@ def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Spee
         linked = 1 + std * (counts - counts.mean()) / (spread if spread > 0 else 1.0)
         speeds = np.maximum(linked, floor)
     elif experiment.capability == "normal":
-        speeds = _normal(len(sizes), std, floor, generator)
+        highest = 1 + 3 * std  # next to no draw is above it: one in 740
+        if floor > highest:
+            most = f"1 + 3 capability_std = {highest:g}"
+            raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
+        speeds = generator.normal(1.0, std, len(sizes))
+        while (slow := speeds < floor).any():
+            speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
     elif experiment.capability == "phones":
         text = (files("fedcore.sim") / "phones.csv").read_text("utf-8")
         percentiles, *rows = np.loadtxt(text.splitlines(), delimiter=",", usecols=range(1, 102))
@@ -114,17 +120,6 @@ def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Spee
     if rho := experiment.speed_size_correlation:
         speeds = np.sort(speeds)[_ranks(counts, rho, stream(seed, "speed and size"))]
     return speeds, links
-
-
-def _normal(count: int, std: float, floor: float, generator: np.random.Generator) -> Floats:
-    highest = 1 + 3 * std  # next to no draw is above it: one in 740
-    if floor > highest:
-        most = f"1 + 3 capability_std = {highest:g}"
-        raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
-    speeds = generator.normal(1.0, std, count)
-    while (slow := speeds < floor).any():
-        speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
-    return speeds
 
 
 def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray[np.int64]:

@@ -14,12 +14,21 @@ from torch import Tensor
 from fedcore.bundle import Inputs, joined, parts_of
 from fedcore.client.executors.stacked_model import scores_of
 from fedcore.compiled import say_once
+from fedcore.history import History
 from fedcore.losses import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
-from fedcore.types import ClientData, ClientId, Generator, Params
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    ClientId,
+    Generator,
+    LocalUpdate,
+    Params,
+    SelectionTime,
+)
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -174,6 +183,41 @@ class Evaluator:
                 losses, right = self._loss(scores, y), right_answers(scores, y)
             sums.append(torch.stack([losses.double().sum(), right.double()]))
         return sums
+
+
+class Replay(Measure):
+    """An executor that trains nothing, and a measure that knows what would come of it.
+
+    FedAvg's models are the same, whatever the deadline is. What goes by time - lengths of rounds,
+    who is slow, events - is simulated; how good models are is known from other stragglers' runs.
+    """
+
+    def __init__(self, known: History, measure: Measure) -> None:
+        self._last, self._real = known.params, measure
+        self._rounds = (one for one in known.rounds if one.train_accuracy is not None)  # measured
+        self.memory: dict[ClientId, Tensor] = {}
+        self.selection = SelectionTime()
+        self.expect = self.close = lambda *_: None
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Answers that leave the model as it is."""
+        return [LocalUpdate(one.client_id, params, num_samples=1) for one in assignments]
+
+    def train(self, params: Params) -> Score:
+        """What the next round came to on training data."""
+        self._now = next(self._rounds)
+        return Score(self._now.train_loss, self._now.train_accuracy)
+
+    def test(self, params: Params, half: str = "test") -> Score | None:
+        """The same on held-out data."""
+        if half != "test" or self._now.test_accuracy is None:
+            return None
+        return Score(self._now.test_loss, self._now.test_accuracy, self._now.metrics)
+
+    def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
+        """How the last model does: who is slow there may be fast here."""
+        home = next(iter(params.values())).device
+        return self._real.by_client({name: v.to(home) for name, v in self._last.items()})
 
 
 def slow_and_worst(

@@ -17,17 +17,18 @@ from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.coreset.proxies import STATIC
 from fedcore.errors import BadOption
+from fedcore.history import History
 from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
-from fedcore.server.loop import LoopSettings, Merged, Server
+from fedcore.server.loop import Merged, Server
 from fedcore.server.merge import AGGREGATIONS, RunningMean
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
 from fedcore.sim.fleet import Fleet, fleet_of
-from fedcore.sim.measure import Measure, Score, slow_and_worst
+from fedcore.sim.measure import Measure, Replay, Score, slow_and_worst
 from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -78,8 +79,9 @@ class World:
     server: Server
     executor: Executor
     measure: Measure
-    federation: Federation
+    initial: Params
     fleet: Fleet
+    ending: Ending  # as far as it is known before the first round
     experiment: Experiment
     device: torch.device
     unsent: dict[int, torch.Tensor]  # of ``Simulated``
@@ -113,8 +115,7 @@ def build_world(
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
-    asked = experiment.epochs, experiment.clients_per_round
-    settings = LoopSettings(*asked, run.seed, experiment.most_rounds, ahead)
+    asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
     clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence)
     clock.budget = experiment.time_budget * fleet.deadline or math.inf
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
@@ -125,13 +126,37 @@ def build_world(
     sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
     measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
-    parts = strategy, sampler, clock, fleet.profiles, sizes, settings, controller
-    server = Server(*parts, measure.loss_of)
+    parts = strategy, sampler, clock, fleet.profiles, sizes
+    server = Server(*parts, *asked, ahead, controller, measure.loss_of)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    return World(server, executor, measure, federation, fleet, experiment, device, executor.unsent)
+    ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, None)
+    known = federation.initial, fleet, ending, experiment, device
+    return World(server, executor, measure, *known, executor.unsent)
+
+
+def train_run(
+    federation: Federation,
+    experiment: Experiment,
+    run: RunKey,
+    start: Snapshot | None = None,
+    past: Sequence[RoundRecord] = (),
+    known: History | None = None,
+) -> Rounds:
+    """A run after the ``past`` rounds, from ``start`` on; what is ``known`` is not trained."""
+    there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
+    own = replace(experiment, learning_rate=run.learning_rate or experiment.learning_rate)
+    sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
+    strategy = build_strategy(sources[run.strategy], own, *there)
+    world = build_world(federation, own, run, strategy)
+    if known is not None:
+        replay, clock = Replay(known, world.measure), world.server.clock
+        assert isinstance(clock, VirtualClock)
+        server = replace(world.server, clock=replace(clock, executor=replay))
+        world = replace(world, server=server, executor=replay, measure=replay)
+    return simulate_rounds(world, start, past)
 
 
 def simulate_rounds(
@@ -141,8 +166,7 @@ def simulate_rounds(
     tested = ((r.test_accuracy, r.test_loss) for r in past)
     accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
-        initial = world.federation.initial.items()
-        state = ServerState({name: value.to(world.device) for name, value in initial})
+        state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
         world.executor.memory.update(state.on_clients)
@@ -165,7 +189,7 @@ def _record(
     if world.device.type == "cuda":  # else what is left of the training would count as evaluation
         torch.cuda.synchronize(world.device)
     executed = time.perf_counter()
-    last = merged.cut or merged.state.version == world.server.settings.merges
+    last = merged.cut or merged.state.version == world.server.merges
     trained = tested = Score(None, None)
     if last or merged.state.version % world.experiment.evaluate_every == 0:
         trained = world.measure.train(merged.state.params) or trained
@@ -201,11 +225,9 @@ def goodness(accuracy: float | None, loss: float | None) -> float:
 
 def _ending(world: World, params: Params) -> Ending:
     """How the last model does on clients' own data, and on the half that is to choose by."""
-    slow, there = world.fleet.slow, len(world.server.sizes)
-    served = slow_and_worst(world.measure.by_client(params), slow)
-    chosen = world.measure.test(params, "validation") or Score(None, None)
-    known = world.fleet.deadline, world.federation.model_bytes, there, len(slow)
-    return Ending(*known, *served, chosen.accuracy)
+    slow, worst = slow_and_worst(world.measure.by_client(params), world.fleet.slow)
+    own = (world.measure.test(params, "validation") or Score(None, None)).accuracy
+    return replace(world.ending, slow_accuracy=slow, worst_accuracy=worst, validation_accuracy=own)
 
 
 def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
