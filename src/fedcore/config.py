@@ -82,7 +82,7 @@ class Experiment:
         (10.0, 30.0), "Percentages of clients that are late; or --deadline.", values.percentages
     )
     seed: tuple[int, ...] = _job(
-        (0,), "Several as 0,1,2; on Synthetic 'authors-code' has seeds of its own.", values.seeds
+        (0,), "Of draws, as 0,1,2; on Synthetic 'authors-code' has seeds of its own.", values.seeds
     )
     time_budget: float = _job(0.0, "Deadlines after which runs end; 0: --rounds.", at_least(0))
 
@@ -106,7 +106,7 @@ class Experiment:
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
     evaluate_every: int = _training(1, "Rounds between measurements.", at_least(1, MANY))
-    patience: int = _training(0, "Measurements without a new best to end after.", at_least(0))
+    patience: int = _training(0, "End after so many looks without a new best; 0: no.", at_least(0))
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))

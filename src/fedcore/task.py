@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,7 @@ from fedcore.errors import BadOption, FedCoreError, failed
 from fedcore.types import Params
 
 
-@dataclass(frozen=True, slots=True)
-class HeadPass:
+class HeadPass(NamedTuple):
     """What went through the last linear layer for a batch: ``inputs`` z, ``outputs`` a."""
 
     inputs: Tensor
@@ -63,7 +62,7 @@ class Task:
         self._first = {name: value.clone() for name, value in self.statistics().items()}
         if self._first and terms.batch_norm == "refuse":
             what = f"model has buffers ({next(iter(self._first))}); choose batch_norm"
-            other = "use a layer without any, such as GroupNorm"
+            other = "use a layer without running statistics, such as GroupNorm"
             raise BadOption(f"{what} {', '.join(BATCH_NORM[:-1])} or {BATCH_NORM[-1]}, or {other}")
         for name, parameter in model.named_parameters():
             if is_lazy(parameter):

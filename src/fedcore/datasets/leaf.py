@@ -23,7 +23,7 @@ from fedcore.datasets.shakespeare import SYMBOLS, encode, padded
 from fedcore.errors import BadData, BadOption, DatasetUnavailable
 from fedcore.sources.files import DataDir
 from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import must_be, whole_number
+from fedcore.values import whole_number
 
 Users = dict[str, ClientData]
 
@@ -48,8 +48,8 @@ def load(
     input has its own ``shape`` unless one is named; ``classes`` of 0 are as many as labels need;
     texts are padded or cut to a ``length`` unless it is 0.
     """
-    fits = isinstance(train, int | float) and 0 < train <= 1
-    must_be("a share above 0 and at most 1", lambda _: fits)("train", train)
+    if not isinstance(train, int | float) or not 0 < train <= 1:
+        raise BadOption(f"train must be a share above 0 and at most 1, got {train!r}")
     whole_number("classes", classes, 0)
     if data_dir is None:
         raise DatasetUnavailable("leaf needs its JSON files; name their folder with --data-dir")

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.util import find_spec
@@ -76,5 +76,4 @@ def _mlflow(folder: Path, runs: Rows) -> None:
                 mlflow.log_metrics(known, step=row["round"])
 
 
-TOOLS: dict[str, Callable[[Path, Rows], None]]
 TOOLS = {"csv": _csv, "tensorboard": _tensorboard, "mlflow": _mlflow}

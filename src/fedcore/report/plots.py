@@ -167,8 +167,7 @@ def _violin(axes: Any, place: int, times: list[float], colour: str) -> None:
         return
     (shape,) = cbook.violin_stats([values], lambda x, at: mlab.GaussianKDE(x).evaluate(at))
     shape |= {name: 10 ** shape[name] for name in ("coords", "median", "min", "max")}
-    parts = axes.violin([shape], [place], widths=0.8, showmedians=True)
-    for name, part in parts.items():
+    for name, part in axes.violin([shape], [place], widths=0.8, showmedians=True).items():
         for body in part if name == "bodies" else [part]:
             body.set_color(colour)
             body.set_alpha(0.7 if name == "bodies" else 1.0)
@@ -198,8 +197,7 @@ def _timeline(runs: Runs) -> Any:
     from matplotlib.patches import Patch
 
     (benchmark, stragglers), level = list(by_level(runs).items())[-1]
-    height = 0.8 + 0.4 * HEIGHT * len(level)
-    figure, panels = _figure(len(level), 1, 2 * WIDTH, height, sharex=True)
+    figure, panels = _figure(len(level), 1, 2 * WIDTH, 0.8 + 0.4 * HEIGHT * len(level), sharex=True)
     for axes, (strategy, (first, *_)) in zip(panels[:, 0], level.items(), strict=True):
         seen = [span for span in spans(first) if span[2] < SHOWN]
         rows = {client: row for row, client in enumerate(sorted({span[0] for span in seen}))}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +23,7 @@ NEAR = 0.05  # to a deadline, in logarithms: coresets of one size are chosen onc
 SHARE = 0.5  # of a new measurement in an average, and of the way to a new deadline
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What a server saw and nothing else: a row of each client that answered, and its rounds."""
 
     epochs: int  # E
@@ -46,8 +45,7 @@ class Seen:
         return old if abs(math.log(wanted / old)) < NEAR else old * (wanted / old) ** SHARE
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
+class Controller(NamedTuple):
     """A way to set deadlines: ``aim`` is (seen) -> (seconds, reason), by its argument alone."""
 
     aim: Callable[[Seen], tuple[float, str]]

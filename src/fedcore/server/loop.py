@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,8 +29,7 @@ Loss = Callable[[Params, ClientId], float]  # mean loss of a model on a client's
 DOUBLINGS = 64  # of a deadline at most: a strategy may have nobody work, whatever it is
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """What happened from one merge to the next."""
 
     state: ServerState
@@ -169,7 +168,7 @@ class Server:
             self._set_deadline(self.controller, state, cohort)
         self._draws += 1
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
-            shift = self.strategy.shift(state, client)
+            shift = self.strategy.shift and self.strategy.shift(state, client)
             told, profile = self.assign(client, state.version, self._starts[client], shift)
             self._starts[client] += 1
             job = Job(told, profile, copies, state.params, sequence)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -34,8 +34,7 @@ class Action(StrEnum):
     MERGE_AND_CANCEL = "merge-and-cancel"  # who has not answered is told to stop
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """What the server sees when it decides."""
 
     answers: int  # taken into the merge that is under way; of a client drawn twice there are two
@@ -86,11 +85,6 @@ Plans: TypeAlias = Mapping[ClientId, Plan]
 Profiles: TypeAlias = Mapping[ClientId, ClientProfile]
 
 
-def no_shift(state: ServerState, client: ClientId) -> Params | None:
-    """Gradients stay as they are."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """A way to deal with slow clients."""
@@ -100,7 +94,7 @@ class Strategy:
     merge: Merge  # ``server.merge`` has the usual ones, and one for all answers at once
     pace: Pace = field(default_factory=Pace)
     # What is added to every gradient of a client's next job, as SCAFFOLD does.
-    shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+    shift: Callable[[ServerState, ClientId], Params | None] | None = None
     # Plans by one another or by the state; then every merge must leave nobody in flight.
     by_cohort: Callable[[ServerState, Profiles], Plans] | None = None
     in_parts: bool = False  # whether parts of a model are trained: its layers need an order

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,7 @@ from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.seeding import stream
 from fedcore.server.clock import Presence
-from fedcore.sources.clients import ClientSizes
+from fedcore.sources.clients import ByClient, ClientSizes
 from fedcore.types import ClientId, ClientProfile
 from fedcore.values import read_number
 
@@ -30,21 +30,15 @@ COLUMNS = ["client", "samples_per_second", "download", "upload", "samples"]
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
 
-class Profiles(Mapping[ClientId, ClientProfile]):
+class Profiles(ByClient[ClientProfile]):
     """Profiles made when asked for, from arrays: a fleet may be large."""
 
     def __init__(self, sizes: ClientSizes, *known: Floats) -> None:  # speed, download, upload
-        self._sizes, self._known = sizes, np.stack(known, axis=1)
+        self.ids, self._sizes, self._known = sizes.ids, sizes, np.stack(known, axis=1)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
         return ClientProfile(int(self._sizes.counts[place]), *self._known[place].tolist())
-
-    def __iter__(self) -> Iterator[ClientId]:
-        return iter(self._sizes)
-
-    def __len__(self) -> int:
-        return len(self._sizes)
 
 
 @dataclass(frozen=True, slots=True)

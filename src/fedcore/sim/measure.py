@@ -20,15 +20,7 @@ from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
-from fedcore.types import (
-    Assignment,
-    ClientData,
-    ClientId,
-    Generator,
-    LocalUpdate,
-    Params,
-    SelectionTime,
-)
+from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, SelectionTime
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -233,7 +225,7 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> Pieces:
+def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: np.random.Generator) -> Pieces:
     """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
@@ -243,7 +235,7 @@ def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator
     for owner, rows in zip(owners.tolist(), np.split(chosen, first[1:]), strict=True):
         client = ids[owner]
         start = ends[owner] - sizes[client]
-        parts.append(ClientData(*clients[client].take(torch.from_numpy(rows - start))))
+        parts.append(ClientData(*of[client].take(torch.from_numpy(rows - start))))
     shapes = {str([x.shape[1:] for x in parts_of(part.x).values()]) for part in parts}
     return [pool(parts)] if len(shapes) == 1 else parts
 

@@ -258,8 +258,7 @@ def build_strategy(
     ``proxy`` is the model's, unless an option overrules it. It may also name ``num_clients``,
     ``model_bytes``, ``step_size``, the function version -> η, and ``options``, all of these.
     """
-    own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own}
+    known = {**vars(experiment), "proxy": proxy if experiment.proxy == "auto" else experiment.proxy}
     known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
     known["step_size"] = training_of(experiment).learning_rate_at
     known["options"], method = known, experiment.method

@@ -1,7 +1,7 @@
 """From a benchmark's name to its dataset: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
 
-from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 from fedcore import plugins
 from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
@@ -15,8 +15,7 @@ from fedcore.values import LARGEST_LEGACY_SEED, whole_number
 OWN = {"seed": "use --data-seed (or --seed of 'fedcore data stats')", "data_dir": "use --data-dir"}
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """A dataset with the options its name implies, and the hyper-parameters that go with it."""
 
     name: str

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,18 +23,31 @@ from fedcore.compiled import say_once
 from fedcore.errors import BadData, BadOption, blaming, failed
 from fedcore.types import ClientData, ClientId
 
+V = TypeVar("V")
 GIVEN = (Dataset, DataLoader)
 HELD = 2**26  # bytes of a client's inputs up to which they are read in one block
 _reading = threading.Lock()  # a Dataset may hold an open file, which threads must not share
 
 
-class ClientSizes(Mapping[ClientId, int]):
+class ByClient(Mapping[ClientId, V]):
+    """Something of every client, looked up when it is asked for."""
+
+    ids: Sequence[ClientId]
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class ClientSizes(ByClient[int]):
     """Samples of each client: ``counts`` in one array, in the order of ``ids``."""
 
     def __init__(self, ids: Iterable[ClientId], counts: ArrayLike) -> None:
         self.counts: NDArray[np.int64] = np.asarray(counts, dtype=np.int64)
         numbers = range(len(self.counts))
-        self.ids: Sequence[ClientId] = numbers
+        self.ids = numbers
         self._places: Mapping[ClientId, int] | None = None
         # Nearly all datasets number their clients; then a number is its own place.
         if ids != numbers and (known := tuple(ids)) != tuple(numbers):
@@ -59,14 +72,8 @@ class ClientSizes(Mapping[ClientId, int]):
     def __getitem__(self, client: ClientId) -> int:
         return int(self.counts[self.place(client)])
 
-    def __iter__(self) -> Iterator[ClientId]:
-        return iter(self.ids)
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-class LazyClients(Mapping[ClientId, ClientData]):
+class LazyClients(ByClient[ClientData]):
     """Clients 0 to n - 1; ``load`` gives their samples, or Dataset, on any thread, always alike."""
 
     def __init__(self, sizes: ArrayLike, load: Callable[[ClientId], Any]) -> None:
@@ -74,7 +81,7 @@ class LazyClients(Mapping[ClientId, ClientData]):
         if (empty := counts < 1).any():
             client = int(empty.argmax())
             raise BadData(f"client {client} has a size of {counts[client]}; leave it out")
-        self.sizes = ClientSizes(range(len(counts)), counts)
+        self.sizes, self.ids = ClientSizes(range(len(counts)), counts), range(len(counts))
         self._load = load
         self.costly = False  # whether everything is read for a score only if somebody asks for it
         self._wanted: frozenset[ClientId] = frozenset()
@@ -104,12 +111,6 @@ class LazyClients(Mapping[ClientId, ClientData]):
         if client in self._wanted:
             self._held[client] = data
         return data
-
-    def __iter__(self) -> Iterator[ClientId]:
-        return iter(self.sizes)
-
-    def __len__(self) -> int:
-        return len(self.sizes)
 
 
 def is_streamed(clients: Mapping[ClientId, ClientData]) -> bool:

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcore.errors import BadData
+from fedcore.errors import BadData, BadOption
 from fedcore.sources.files import DataDir, DataFile, Source, read
 from fedcore.types import ClientData, FederatedDataset
-from fedcore.values import must_be
 
 CLASSES = 10
 FIRST = 5  # images of each of its classes that every client gets before the draw
@@ -96,13 +95,14 @@ def by_power_law(labels: Rows, *, clients: int, sigma: float, seed: int) -> list
     each client and slot gets, in order of u, then slot. A grant that would reach the end of a
     class is skipped, so a few rows stay with nobody. FedProx has sigma 2, and no seed.
     """
-    tens = isinstance(clients, int) and clients >= CLASSES and clients % CLASSES == 0
-    must_be(f"a multiple of {CLASSES}, as in 1000", lambda _: tens)("clients", clients)
-    fits = isinstance(sigma, int | float) and 0 <= sigma <= 20
-    must_be("a number from 0 to 20", lambda _: fits)("sigma", sigma)
+    if not isinstance(clients, int) or clients < CLASSES or clients % CLASSES:
+        raise BadOption(f"clients must be a multiple of {CLASSES}, as in 1000, got {clients}")
+    if not isinstance(sigma, int | float) or not 0 <= sigma <= 20:
+        raise BadOption(f"sigma must be a number from 0 to 20, got {sigma}; FedProx has 2")
     fewest = int(np.bincount(labels, minlength=CLASSES)[:CLASSES].min())
-    most = f"at most {fewest // (2 * FIRST) * CLASSES}, since some class has only {fewest} images"
-    must_be(most, lambda number: 2 * FIRST * number // CLASSES <= fewest)("clients", clients)
+    if fewest < 2 * FIRST * clients // CLASSES:
+        most = f"{fewest // (2 * FIRST) * CLASSES}, since some class has only {fewest} images"
+        raise BadOption(f"clients must be at most {most}, got {clients}")
     rows = [np.flatnonzero(labels == number) for number in range(CLASSES)]
     first = 2 * FIRST * clients // CLASSES  # rows of a class that are dealt before the draw
     left = np.array([len(group) - first for group in rows])[:, None, None]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fedcore import plugins
 from fedcore.errors import BadOption
-from fedcore.server.method import Pace, Strategy, no_shift
+from fedcore.server.method import Pace, Strategy
 from fedcore.types import ClientProfile, LocalPlan
 
 MOST_BYTES = 16e9  # that a method may keep of all clients together
@@ -21,7 +21,7 @@ def working_as(name: str, options: Options, prox_mu: float | None = None) -> Str
         own = built.plan(client, deadline, epochs)
         return own if prox_mu is None or not own.phases else replace(own, prox_mu=prox_mu)
 
-    return replace(built, plan=plan, pace=Pace(), shift=no_shift, by_cohort=None)
+    return replace(built, plan=plan, pace=Pace(), shift=None, by_cohort=None)
 
 
 def fleet_size(method: str, options: Options) -> int:
