@@ -69,9 +69,7 @@ class Task:
                 what = f"model has a parameter without a shape yet ({name})"
                 raise BadOption(f"{what}; call the model once on a batch")
             if parameter.is_meta:
-                raise BadOption(
-                    f"model has a parameter on the meta device ({name}); load its values"
-                )
+                raise BadOption(f"model has a parameter on the meta device ({name}); load it")
             if terms.batch_norm != "keep" and not bool(torch.isfinite(parameter).all()):
                 what = f"model has NaN or infinity in a parameter ({name}) before training"
                 raise BadOption(f"{what}; initialise it anew, or load an earlier state")

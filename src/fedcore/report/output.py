@@ -86,10 +86,8 @@ class OutputFolder:
             if name not in OF_A_MACHINE and before.get(name) != value:
                 what = f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}"
                 raise BadOption(f"{what}; resume with the same options")
-        if (path / OLD).exists():
-            log.warning(
-                "%s is of an earlier version: the run it belongs to begins again", path / OLD
-            )
+        if (old := path / OLD).exists():
+            log.warning("%s is of an earlier version: the run it belongs to begins again", old)
         most = MANY if experiment.get("time_budget") else experiment["rounds"]
         return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 

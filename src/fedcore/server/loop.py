@@ -75,9 +75,8 @@ class Server:
     ) -> tuple[Assignment, ClientProfile]:
         """What a client is told that starts from a version, and who it is; None: by τ as it is."""
         profile = self.profiles[client]
-        time_left = self.clock.time_for_work(profile, deadline)
         ask = self._plans.get(client, self.strategy.plan)
-        plan = checked(ask(profile, time_left, self.epochs))
+        plan = checked(ask(profile, self.clock.time_for_work(profile, deadline), self.epochs))
         return Assignment(client, plan, version, self.seed, repeat, shift), profile
 
     def run(self, state: ServerState) -> Iterator[Merged]:
