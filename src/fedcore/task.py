@@ -57,7 +57,8 @@ class Task:
     def __init__(self, model: nn.Module, head: str | None = None, terms: Terms = CLASSES) -> None:
         """Refuse what has no values yet, or cannot be trained and averaged if it is to be."""
         if hasattr(model, "_orig_mod"):
-            raise BadOption("model was made by torch.compile; give the module that was compiled")
+            what = "model was made by torch.compile, whose code takes no parameters from outside"
+            raise BadOption(f"{what}; give the module itself")
         self.model, self.terms = model, terms
         self._first = {name: value.clone() for name, value in self.statistics().items()}
         if self._first and terms.batch_norm == "refuse":
