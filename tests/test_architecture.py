@@ -16,7 +16,7 @@ LAYERS = {
     **dict.fromkeys(
         ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
     ),
-    **dict.fromkeys(("arrays", "threads", "rates", "trial"), 1),
+    **dict.fromkeys(("arrays", "threads", "rates"), 1),
     "losses": 1.5,
     **dict.fromkeys(("history", "compression"), 2),
     **dict.fromkeys(("coreset", "sources"), 2),

@@ -21,7 +21,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption, DatasetUnavailable
 from fedcore.records import RunKey
 from fedcore.report.output import ROUNDS
-from fedcore.sim.replay import train_run
+from fedcore.sim.world import train_run
 from fedcore.sources.clients import LazyClients
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: install the extra 'ray'")

@@ -51,7 +51,7 @@ class Deployed:
         self.selection, self.memory = SelectionTime(), dict[int, torch.Tensor]()
         self.reports: list[Any] = []
         self._fits, self._federation, self._experiment = way == "fit", federation, experiment
-        self._deadline, self._profiles = world.deadline, world.server.profiles
+        self._deadline, self._profiles = world.fleet.deadline, world.server.profiles
         self._contexts: dict[int, Context] = defaultdict(_context)
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
@@ -147,7 +147,7 @@ def accuracies(way: str, federation: Federation, experiment: Experiment) -> dict
     world = build_world(federation, experiment, run, strategy)
     deployed = Deployed(way, federation, experiment, world)
     if way != "simulator":
-        world.server.clock = VirtualClock(deployed, world.deadline)
+        world.server.clock = VirtualClock(deployed, world.fleet.deadline)
     found = [record.test_accuracy or 0.0 for record, _ in simulate_rounds(world)]
     reports = deployed.reports
     return {

@@ -25,7 +25,7 @@ from fedcore.cli.grid import prepare, runs_of  # noqa: E402
 from fedcore.cli.table2 import Piece, pieces_of  # noqa: E402
 from fedcore.sim import world  # noqa: E402
 from fedcore.sim.measure import Measure, Score  # noqa: E402
-from fedcore.sim.replay import train_run  # noqa: E402
+from fedcore.sim.world import train_run  # noqa: E402
 from fedcore.types import Assignment, LocalUpdate, Params, SelectionTime  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "table2-steps.json"

@@ -85,7 +85,8 @@ def full_set(setting: Setting, seed: int) -> dict[str, Any]:
 
 
 def loss_of(setting: Setting, params: Params) -> float:
-    return Evaluator([setting.task.logits]).score(params, [setting.data]).loss
+    found = Evaluator([setting.task.logits]).score(params, [setting.data])
+    return float(found.loss or 0.0)
 
 
 def finite(value: float) -> float | None:

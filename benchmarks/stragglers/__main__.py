@@ -33,7 +33,7 @@ def nothing_of_training_data(measure: Measure, params: Params) -> Score:
     Measuring it is half of the time of asynchronous runs. That of slow clients and of the worst is
     measured as ever, when a run ends.
     """
-    return Score(None, None)  # type: ignore[arg-type]
+    return Score(None, None)
 
 
 def run_method(

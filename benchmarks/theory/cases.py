@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcore.theory import Constants, Problem, logistic, ridge
-from fedcore.theory.measured import Budgets, Floats, part_of, run
+from fedcore.theory import Budgets, Constants, Floats, Problem, logistic, part_of, ridge, run
 
 QUARTERS = np.array([0, 1, 2, 2])
 SHARES = np.array([1 / 4, 1 / 4, 1 / 2])

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.theory.__main__ import PATHS, ROOT, TIME, USUAL, remember, world
-from fedcore.theory import Constants, Problem
-from fedcore.theory.measured import Budgets, part_of
+from fedcore.theory import Budgets, Constants, Problem, part_of
 
 Draws = NDArray[np.int_]  # [paths, rounds, clients]
 DEADLINES = "0.1,0.05,0.025,0.0125,0.00625,0.003,0.0015"
@@ -60,7 +59,7 @@ def main() -> None:
     parser.add_argument("--deadlines", default=DEADLINES)
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "theory")
     asked = parser.parse_args()
-    from fedcore.theory.measured import budgets_of
+    from fedcore.theory import budgets_of
 
     problem, fleet, options = world(USUAL, asked.l2)
     remember(problem, asked.out / f"minima-{asked.l2:g}.pt")

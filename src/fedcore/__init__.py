@@ -11,7 +11,7 @@ _PUBLIC = {
     "coreset.estimator": ("CoresetSelector",),
     "coreset.metric": ("Euclidean", "OuterProduct"),
     "history": ("History",),
-    "report.load": ("load",),
+    "report.page.jobs": ("load",),
     "server.method": ("Pace", "Sampler", "Strategy"),
     "server.state": ("ServerState",),
     "cli.advise": ("advise",),

@@ -5,7 +5,7 @@ from fedcore.coreset.api import coreset_for, select_coreset
 from fedcore.coreset.estimator import CoresetSelector as CoresetSelector
 from fedcore.coreset.metric import Euclidean, OuterProduct
 from fedcore.history import History
-from fedcore.report.load import load
+from fedcore.report.page.jobs import load
 from fedcore.server.method import Pace, Sampler, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.simulate import simulate

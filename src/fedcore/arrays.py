@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from fedcore.bundle import Bundle, Inputs, parts_of
-from fedcore.errors import BadData, BadOption, failed
+from fedcore.errors import BadData, BadOption, blaming
 from fedcore.types import ClientData
 
 Pair = tuple[Any, Any]  # inputs and labels
@@ -170,10 +170,8 @@ def _raw(dataset: Any, batch_size: int, dtype: torch.dtype, *, classes: bool) ->
     elif items:
         # With a generator of its own the loader draws nothing from the caller's.
         dataset = DataLoader(dataset, batch_size=batch_size, generator=torch.Generator())
-    try:
+    with blaming(f"dataset (a {type(dataset).__name__})"):
         yield from dataset
-    except Exception as error:
-        raise failed(f"dataset (a {type(dataset).__name__})", error) from error
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

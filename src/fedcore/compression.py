@@ -44,8 +44,7 @@ class Compression:
         """C(u) of moves [d]."""
         values, chosen = moves.float(), torch.empty(0)
         if self.share < 1:
-            largest = values.abs().topk(math.ceil(self.share * len(values)))
-            chosen = largest.indices.sort().values
+            chosen = values.abs().topk(math.ceil(self.share * len(values))).indices.sort().values
             values = values[chosen]
         if not self.eight_bits:
             return Packed(chosen.int(), values, values[:0])

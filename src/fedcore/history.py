@@ -6,6 +6,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,9 @@ class History:
     def time_to(self, accuracy: float) -> float | None:
         """Time in deadlines until the test accuracy was first as high; None: it never was."""
         accuracies("accuracy", [convert("accuracy", accuracy, float)])
-        passed = 0.0
-        for record in self.rounds:
-            passed += record.time
-            if record.test_accuracy is not None and record.test_accuracy >= accuracy:
-                return passed
-        return None
+        tested = (record.test_accuracy for record in self.rounds)
+        times = accumulate(record.time for record in self.rounds)
+        return next(compress(times, (x is not None and x >= accuracy for x in tested)), None)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the test accuracy over time, into ``axes`` of matplotlib or new ones; gives them."""
@@ -98,10 +96,7 @@ def summarise(run: RunKey, history: History) -> dict[str, Any]:
     rounds = history.rounds
     clients = [client for record in rounds for client in record.clients]
     return {
-        "benchmark": run.benchmark,
-        "stragglers": run.stragglers,
-        "strategy": run.strategy,
-        "seed": run.seed,
+        **{name: getattr(run, name) for name in ("benchmark", "stragglers", "strategy", "seed")},
         "rounds": len(rounds),
         "final_test_accuracy": history.final_test_accuracy,
         "best_test_accuracy": history.best_test_accuracy,

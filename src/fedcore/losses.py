@@ -26,9 +26,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcore import plugins
-from fedcore.errors import BadData, BadOption
+from fedcore.errors import BadData, BadOption, blaming
 from fedcore.task import Loss, Metrics
-from fedcore.trial import called
 
 Metric = Callable[[Tensor, Tensor], Any]
 CROSS_ENTROPY, IGNORED = "cross-entropy", -100  # the target of padding
@@ -78,7 +77,7 @@ def loss_of(given: Any) -> Loss | None:
 def _checked(loss: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Tensor) -> Tensor:
     """What a loss of the user's own gives, refused where it is not a number a sample."""
     name = f"loss {getattr(loss, '__name__', type(loss).__name__)!r}"
-    found = called(name, loss, outputs, targets)
+    found = _called(name, loss, outputs, targets)
     if not isinstance(found, Tensor) or found.shape != (len(outputs),):
         got = f"shape {list(found.shape)}" if hasattr(found, "shape") else type(found).__name__
         what = f"{name} must give one number a sample, of shape [{len(outputs)}], got {got}"
@@ -115,8 +114,8 @@ def _f1(outputs: Tensor, targets: Tensor) -> Tensor:
         scores, classes = _counted(outputs, targets)
         there = torch.unique(torch.cat([scores.argmax(1), classes]))
         guessed, true = (one[:, None] == there for one in (scores.argmax(1), classes))
-    each = 2 * (guessed & true).sum(0) / (guessed.sum(0) + true.sum(0)).clamp(min=1)
-    return each.double().mean()
+    both, either = (guessed & true).sum(0), guessed.sum(0) + true.sum(0)
+    return (2 * both / either.clamp(min=1)).double().mean()
 
 
 def _r2(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -152,4 +151,9 @@ def metrics_of(given: Sequence[Any]) -> dict[str, Metric]:
 def measured(metrics: Metrics, outputs: Tensor, targets: Tensor) -> dict[str, float]:
     """All of them as numbers."""
     numbers = {name: (lambda o, t, own=own: float(own(o, t))) for name, own in metrics.items()}
-    return {n: called(f"metric {n!r}", own, outputs, targets) for n, own in numbers.items()}
+    return {n: _called(f"metric {n!r}", own, outputs, targets) for n, own in numbers.items()}
+
+
+def _called(what: str, own: Callable[..., Any], outputs: Tensor, targets: Tensor) -> Any:
+    with blaming(f"{what} of outputs {list(outputs.shape)} and targets {list(targets.shape)}"):
+        return own(outputs, targets)

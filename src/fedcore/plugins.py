@@ -119,8 +119,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore l
     """The sentence for a name that does not exist: the nearest ``known``, what to ``see``."""
     known = list(known)
     usual = USUAL.get(name.replace("-", "_"))
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    near = [usual] if usual in known else close
+    near = [usual] if usual in known else difflib.get_close_matches(name, known, 1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
     return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
 
@@ -129,8 +128,7 @@ def _load_file(kind: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise UnknownPlugin(f"no {kind} file at {str(path)!r}; check the path, or use a name")
     spec = importlib.util.spec_from_file_location(f"fedcore_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise UnknownPlugin(f"{str(path)!r} is not a Python file that can be imported")
+    assert spec is not None and spec.loader is not None  # noqa: PT018 - of any file ending in .py
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -1,11 +1,13 @@
-"""A model as pure functions of its parameters, and a look at what enters its last layer."""
+"""A model as pure functions of its parameters, and what is wrong with it, in a sentence."""
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +16,12 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
-from fedcore.bundle import Inputs
-from fedcore.errors import BadOption
+from fedcore.bundle import Inputs, parts_of
+from fedcore.errors import BadOption, FedCoreError, failed
 from fedcore.types import Params
 
 
-@dataclass(frozen=True, slots=True)
-class HeadPass:
+class HeadPass(NamedTuple):
     """What went through the last linear layer for a batch: ``inputs`` z, ``outputs`` a."""
 
     inputs: Tensor
@@ -55,7 +56,6 @@ class Task:
 
     def __init__(self, model: nn.Module, head: str | None = None, terms: Terms = CLASSES) -> None:
         """Refuse what has no values yet, or cannot be trained and averaged if it is to be."""
-        averaged = terms.batch_norm != "keep"
         if hasattr(model, "_orig_mod"):
             what = "model was made by torch.compile, whose code takes no parameters from outside"
             raise BadOption(f"{what}; give the module itself")
@@ -68,12 +68,10 @@ class Task:
         for name, parameter in model.named_parameters():
             if is_lazy(parameter):
                 what = f"model has a parameter without a shape yet ({name})"
-                instead = "call the model once on a batch, or use a layer that is not lazy"
-                raise BadOption(f"{what}; {instead}")
+                raise BadOption(f"{what}; call the model once on a batch")
             if parameter.is_meta:
-                meta = f"model has a parameter on the meta device ({name})"
-                raise BadOption(f"{meta}; load its values")
-            if averaged and not bool(torch.isfinite(parameter).all()):
+                raise BadOption(f"model has a parameter on the meta device ({name}); load it")
+            if terms.batch_norm != "keep" and not bool(torch.isfinite(parameter).all()):
                 what = f"model has NaN or infinity in a parameter ({name}) before training"
                 raise BadOption(f"{what}; initialise it anew, or load an earlier state")
         linear = {n: module for n, module in model.named_modules() if isinstance(module, nn.Linear)}
@@ -111,10 +109,8 @@ class Task:
         prefix = next((n for n, module in self.model.named_modules() if module is self._head), None)
         last = layers_of(self.initial_params())[-1]
         if prefix is None or not all(name.startswith(prefix) for name in last):
-            raise BadOption(
-                f"the layers of the model have no order: {last[0]!r} is its last parameter, but "
-                "not of its last linear layer; register layers from the input to the output"
-            )
+            what = f"the layers of the model have no order: {last[0]!r} is its last parameter, but"
+            raise BadOption(f"{what} not of its head; register layers from the input to the output")
         trained_names(self.initial_params(), 0.0)
 
     def on(self, device: torch.device) -> "Task":
@@ -226,7 +222,7 @@ def trained_names(params: Params, share: float) -> list[str]:
         raise BadOption(f"{what}; use a model of several layers, or another strategy")
     sizes = [sum(params[name].numel() for name in layer) for layer in layers]
     fits = (n for n in range(len(layers)) if sum(sizes[n:]) <= share * sum(sizes))
-    first = min(next(fits, len(layers)), len(layers) - 1)
+    first = next(fits, len(layers) - 1)
     return [name for layer in layers[first:] for name in layer]
 
 
@@ -244,8 +240,7 @@ def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
 def _check_passes(passes: list[HeadPass], batch: int) -> None:
     """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
     if len(passes) != 1:
-        often = f"{len(passes)} times for one batch, not once"
-        raise BadOption(f"the last linear layer ran {often}; name another layer as head")
+        raise BadOption(f"the last linear layer ran {len(passes)} times; name another one as head")
     shape = tuple(passes[0].outputs.shape)
     if len(shape) < 2 or shape[0] != batch:
         what = f"the last linear layer gave {shape} numbers for a batch of {batch}"
@@ -261,7 +256,43 @@ def as_outputs(given: Any) -> Tensor:
     """A model's tensor of outputs: what it returns, or ``logits`` of a dict or an object."""
     found = given.get("logits") if isinstance(given, Mapping) else getattr(given, "logits", given)
     if not isinstance(found, Tensor):
-        has = f" with the keys {list(given)}" if isinstance(given, Mapping) else ""
-        what = "model must return a tensor of scores, or an output with one called 'logits'"
-        raise BadOption(f"{what}, got {type(given).__name__}{has}")
+        got = f"a dict of {list(given)}" if isinstance(given, Mapping) else type(given).__name__
+        raise BadOption(f"model must return a tensor of scores, alone or as 'logits', got {got}")
+    return found
+
+
+@contextmanager
+def naming(model: nn.Module) -> Iterator[None]:
+    """Turn what a module raises inside into a sentence that names the model."""
+    try:
+        yield
+    except (FedCoreError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        if not any(isinstance(frame.f_locals.get("self"), nn.Module) for frame in frames):
+            raise
+        outside = isinstance(error, IndexError)  # all that torch says of an embedding
+        hint = "; see whether inputs are in the range of its embedding" if outside else ""
+        raise failed(f"model {type(model).__name__}", error, hint) from error
+
+
+def outputs_of(score: Callable[[Inputs], Tensor], batch: Inputs, *, classes: bool) -> Tensor:
+    """What a model gives for a batch, a row a sample: scores of ``classes``, or other outputs."""
+    try:
+        found = score(batch)
+    except (FedCoreError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        parts = parts_of(batch).values()
+        floating = all(part.is_floating_point() for part in parts)
+        hint = "" if floating else " (cast them to floating point, or see)"
+        kinds = " and ".join(f"{list(part.shape)} of type {part.dtype}" for part in parts)
+        what = f"model cannot take a batch of inputs {kinds}{hint}".replace("torch.", "")
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise BadOption(f"{what}: {reason}") from error
+    if found.dim() == 0 or len(found) != len(batch) or (classes and found.dim() != 2):
+        form = "class scores [batch, classes]" if classes else "outputs, a row a sample"
+        got = f"got {list(found.shape)} for {len(batch)} samples"
+        raise BadOption(f"model must map a batch of inputs to {form}, {got}")
     return found

@@ -11,7 +11,8 @@ import torch
 
 _lock = threading.Lock()
 _own = threading.local()  # .inside: whether this thread is bound already
-_callers: list[Callable[[], None]] = []  # for each that is bound now, what gives its threads back
+Threads = list[tuple[Callable[[int], None], int]]  # what sets a library's, and how many it had
+_callers: list[Threads] = []  # of each that is bound now, those from before
 
 
 @contextmanager
@@ -36,23 +37,17 @@ def one_thread_each() -> Iterator[None]:
     finally:
         _own.inside = False
         with _lock:
-            give_back = _callers.pop()
-            give_back()
+            for set_threads, number in _callers.pop():
+                set_threads(number)
 
 
-def _limit() -> Callable[[], None]:
-    """Bound the libraries; gives what undoes it, on any thread and more than once."""
-    usual = torch.get_num_threads()
-    before = [(library, library.get_num_threads()) for library in _blas(len(sys.modules))]
-    for library, _ in before:
-        library.set_num_threads(1)
-
-    def give_back() -> None:
-        torch.set_num_threads(usual)
-        for library, number in before:
-            library.set_num_threads(number)
-
-    return give_back
+def _limit() -> Threads:
+    """Bound the libraries; gives what was before, PyTorch's included."""
+    found = _blas(len(sys.modules))
+    before = [(library.set_num_threads, library.get_num_threads()) for library in found]
+    for set_threads, _ in before:
+        set_threads(1)
+    return [(torch.set_num_threads, torch.get_num_threads()), *before]
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,7 +12,6 @@ from fedcore.errors import BadOption
 
 Check = Callable[[str, Any], object]
 
-
 # Choices of an option that parts on several layers know.
 BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
 
@@ -37,24 +36,19 @@ def must_be(what: str, holds: Callable[[Any], bool], hint: str = "") -> Check:
     return check
 
 
-def at_least(least: float, most: int | None = None) -> Check:
-    """A check for numbers of at least ``least``, and of at most ``most`` where there is a limit."""
-
-    def check(name: str, value: Any) -> None:
-        # A whole number may be too large for a float, so it is not made one.
-        if not (value >= least and (isinstance(value, int) or math.isfinite(value))):
-            raise BadOption(f"{name} must be at least {least:g}, got {_shown(value)}")
-        if most is not None and value > most:
-            raise BadOption(f"{name} must be at most {most:,}, got {_shown(value)}")
-
-    return check
+def at_least(least: float, most: float = math.inf) -> Check:
+    """A check for numbers of at least ``least``, and of at most ``most``."""
+    # A whole number may be too large for a float, so it is not made one.
+    finite = must_be(f"at least {least:g}", lambda n: isinstance(n, int) or math.isfinite(n))
+    low = must_be(f"at least {least:g}", lambda number: number >= least)
+    high = must_be(f"at most {most:,}", lambda number: number <= most)
+    return lambda name, value: (finite(name, value), low(name, value), high(name, value))
 
 
 def one_of(*choices: str) -> Check:
     """A check for names out of a list."""
-    check = must_be(
-        f"one of {', '.join(choices)}", lambda name: isinstance(name, str) and name in choices
-    )
+    what = f"one of {', '.join(choices)}"
+    check = must_be(what, lambda name: isinstance(name, str) and name in choices)
     check.choices = choices  # type: ignore[attr-defined]
     return check
 
@@ -82,7 +76,7 @@ accuracies = each(must_be(_share, lambda x: 0 < x <= 1, "; 80 % is written 0.8")
 percentages = each(must_be(_percentage, lambda x: 0 < x < 100, "; 10 and 30 are the paper's"))
 
 
-def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
+def whole_number(name: str, value: Any, least: int, most: float = math.inf) -> int:
     """``value``, if it is a whole number of at least ``least``; a truth value is none."""
     number: int = convert(name, value, int)
     at_least(least, most)(name, number)
@@ -163,17 +157,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and abs(value) > 1e99:
         return f"one of {value.bit_length()} bits"
     return f"{value[:60]!r}..." if isinstance(value, str) and len(value) > 99 else repr(value)
-
-
-def with_grid(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with several values of ``learning_rate`` as ``learning_rates``."""
-    value = given.get("learning_rate")
-    if isinstance(value, list | tuple) or (isinstance(value, str) and "," in value):
-        rates = convert("learning_rate", value, tuple[float, ...])
-        each(above_zero)("learning_rate", rates)
-        grid = rates if len(rates) > 1 else ()
-        return {**given, "learning_rate": rates[0], "learning_rates": grid}
-    return dict(given)
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -58,9 +58,9 @@ def test_the_better_half_is_tried_again_on_the_same_fleet(monkeypatch):
     seen = []
 
     def trained(world, target, until):
-        deadline = world.deadline
+        deadline = world.fleet.deadline
         speeds = tuple(profile.capability for profile in world.server.profiles.values())
-        seen.append((world.server.settings.seed, deadline, speeds))
+        seen.append((world.server.seed, deadline, speeds))
         rounds = 1 + round(50 * abs(math.log2(deadline / (units[0] / 4))))
         return [0.1] * rounds + [0.9], deadline
 

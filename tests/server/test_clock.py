@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from fedcore.records import Waste
-from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.clock import Presence, VirtualClock
+from fedcore.server.loop import Server
 from fedcore.server.merge import aggregation
 from fedcore.server.method import Action, Pace, Sampler, Strategy
-from fedcore.server.presence import Presence
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 from fedcore.sources.clients import ClientSizes
 from fedcore.strategies import fedavg
@@ -45,9 +44,9 @@ def every_answer():
 
 def serve(strategy=None, *, merges=3, profiles=None, bytes_=0, seed=5, **clock):
     own = VirtualClock(Adding(), 100.0, bytes_, **clock)
-    settings = LoopSettings(10, 2, seed, merges)
+    asked = 10, 2, seed, merges
     profiles = profiles or {0: FAST, 1: SLOW}
-    return Server(strategy or fedavg.build(), Sampler(everybody), own, profiles, SIZES, settings)
+    return Server(strategy or fedavg.build(), Sampler(everybody), own, profiles, SIZES, *asked)
 
 
 def kinds(merged):

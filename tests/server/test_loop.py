@@ -8,7 +8,7 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.records import Waste
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server, checked, is_sound
+from fedcore.server.loop import Server, checked, is_sound
 from fedcore.server.merge import aggregation, all_at_once
 from fedcore.server.method import Action, Pace, Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
@@ -50,8 +50,8 @@ def serve(strategy, executor, *, sampler=BOTH, profiles=None, merges=1, bytes_=0
     profiles = profiles or {0: FAST, 1: SLOW}
     sizes = ClientSizes.of({client: p.num_samples for client, p in profiles.items()})
     clock = VirtualClock(executor, 100.0, bytes_)
-    settings = LoopSettings(10, settings.pop("concurrency", 3), 5, merges, **settings)
-    return Server(strategy, sampler, clock, profiles, sizes, settings)
+    asked = 10, settings.pop("concurrency", 3), 5, merges
+    return Server(strategy, sampler, clock, profiles, sizes, *asked, **settings)
 
 
 def first(strategy, shifts, **options):

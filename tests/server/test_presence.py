@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedcore.server.presence import Presence
+from fedcore.server.clock import Presence
 from fedcore.sources.clients import ClientSizes
 
 

@@ -4,7 +4,7 @@ import pytest
 from fedcore.config import Experiment, resolve
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
-from fedcore.server.presence import Presence
+from fedcore.server.clock import Presence
 from fedcore.sim.fleet import deadline, fleet_of, full_seconds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile

@@ -6,7 +6,7 @@ from fedcore.cli.grid import prepare
 from fedcore.config import Experiment
 from fedcore.history import History
 from fedcore.records import RunKey
-from fedcore.sim.replay import train_run
+from fedcore.sim.world import train_run
 
 SMALL = Experiment(
     rounds=3,

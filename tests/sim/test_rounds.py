@@ -330,7 +330,9 @@ def test_the_last_round_tells_whom_the_model_serves(federation):
     *before, (last, state) = simulate_rounds(world)
     assert all(record.ending is None for record, _ in before)
     profiles = world.server.profiles
-    slow = [c for c, p in profiles.items() if 3 * p.num_samples / p.capability > world.deadline]
+    slow = [
+        c for c, p in profiles.items() if 3 * p.num_samples / p.capability > world.fleet.deadline
+    ]
     clients = federation.dataset.clients
     scorer = measure.Evaluator([federation.task.logits])
 
@@ -342,6 +344,6 @@ def test_the_last_round_tells_whom_the_model_serves(federation):
     assert len(slow) == 2
     assert ending.slow_accuracy == pytest.approx(accuracy(*slow))
     assert ending.worst_accuracy == pytest.approx(min(accuracy(client) for client in clients))
-    assert ending.deadline_seconds == world.deadline
+    assert ending.deadline_seconds == world.fleet.deadline
     assert ending.model_bytes == 4 * (3 * 2 + 2)
     assert ending.validation_accuracy is None

@@ -23,9 +23,8 @@ from torch.utils.data import (
 import fedcore
 from fedcore.compiled import say_once
 from fedcore.errors import BadData, BadOption
-from fedcore.sources import torch_data
-from fedcore.sources.clients import LazyClients
-from fedcore.sources.torch_data import Streamed, as_client
+from fedcore.sources import clients as lazily
+from fedcore.sources.clients import LazyClients, Streamed, as_client
 
 QUICK = {"rounds": 3, "epochs": 2, "clients_per_round": 3, "learning_rate": 0.1, "device": "cpu"}
 
@@ -62,7 +61,7 @@ def same(first, second):
 @pytest.fixture
 def by_batch(monkeypatch):
     """Every client is too large to hold."""
-    monkeypatch.setattr(torch_data, "HELD", 0)
+    monkeypatch.setattr(lazily, "HELD", 0)
 
 
 FORMS = {
@@ -133,7 +132,7 @@ def test_proxy_input_is_refused_before_anything_is_trained(by_batch):
 
 def test_a_large_client_among_small_ones_is_named_with_what_to_do(monkeypatch):
     """The executor goes by the first client; blocks of the others must not grow in silence."""
-    monkeypatch.setattr(torch_data, "HELD", 20 * 4 * 4)
+    monkeypatch.setattr(lazily, "HELD", 20 * 4 * 4)
     given = [Counted(*pair) for pair in pairs()]
     options = {**QUICK, "clients_per_round": 5}
     with pytest.raises(BadOption, match=r"client \d is read batch by batch.*executor 'sequential'"):
@@ -394,7 +393,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_datasets_are_one_sentence_that_names_the_client(case, batchwise, monkeypatch):
     if batchwise:
-        monkeypatch.setattr(torch_data, "HELD", 0)
+        monkeypatch.setattr(lazily, "HELD", 0)
     given, said = WRONG[case]
     with pytest.raises((BadData, BadOption), match=said) as caught:
         fedcore.simulate(

@@ -22,7 +22,7 @@ from torch.utils.data import (
 
 import fedcore
 from fedcore.errors import FedCoreError
-from fedcore.sources import torch_data
+from fedcore.sources import clients as lazily
 from fedcore.sources.benchmark import find
 
 QUICK = {"rounds": 1, "epochs": 2, "clients_per_round": 2, "device": "cpu", "stragglers": 50.0}
@@ -148,7 +148,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_wrong_datasets(way, batchwise, monkeypatch):
     if batchwise:
-        monkeypatch.setattr(torch_data, "HELD", 0)
+        monkeypatch.setattr(lazily, "HELD", 0)
     every = enumerate((*DATASETS, *OTHERS))
     # Batch by batch, what no step asks for is nobody's harm.
     check({n: lambda one=one: WAYS[way](one) for n, one in every}, 0.5 if batchwise else 0.8)

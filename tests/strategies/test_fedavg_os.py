@@ -6,7 +6,7 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.records import Waste
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import Server
 from fedcore.server.method import Sampler
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
@@ -30,10 +30,10 @@ def served(speeds, cohort, clients_per_round):
         asked.append(wanted.count)
         return cohort
 
-    settings = LoopSettings(10, clients_per_round, seed=0, merges=2)
+    settings = {"epochs": 10, "clients_per_round": clients_per_round, "seed": 0, "merges": 2}
     strategy = build(clients_per_round=clients_per_round)
     clock = VirtualClock(Adding(), 100.0)
-    server = Server(strategy, Sampler(draw), clock, profiles, sizes, settings)
+    server = Server(strategy, Sampler(draw), clock, profiles, sizes, **settings)
     return list(server.run(ServerState({"w": torch.zeros(1)}))), asked
 
 

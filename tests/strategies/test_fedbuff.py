@@ -5,7 +5,7 @@ import torch
 
 from fedcore.errors import BadOption
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import Server
 from fedcore.server.method import Sampler
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
@@ -68,10 +68,10 @@ def test_two_speeds_age_as_they_should():
 
     profiles = {0: ClientProfile(10, 1.0), 1: ClientProfile(10, 0.5)}
     idle = Sampler(lambda asked: {c: 1 for c in asked.sizes if c not in asked.busy})
-    settings = LoopSettings(epochs=10, clients_per_round=2, seed=0, merges=4)
+    settings = {"epochs": 10, "clients_per_round": 2, "seed": 0, "merges": 4}
     sizes = ClientSizes.of({0: 10, 1: 10})
     clock = VirtualClock(Adding(), 100.0)
-    server = Server(build(buffer=1), idle, clock, profiles, sizes, settings)
+    server = Server(build(buffer=1), idle, clock, profiles, sizes, **settings)
     merges = list(server.run(ServerState({"w": torch.zeros(1)})))
     assert [merge.seconds for merge in merges] == [100.0, 100.0, 0.0, 100.0]
     found = [merge.state.params["w"].item() for merge in merges]

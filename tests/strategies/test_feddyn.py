@@ -5,7 +5,7 @@ import torch
 
 from fedcore.errors import BadOption
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import Server
 from fedcore.server.method import Sampler
 from fedcore.server.state import ServerState
 from fedcore.sources.clients import ClientSizes
@@ -56,10 +56,10 @@ def test_one_client_and_exact_solves_are_proximal_points():
     """
     executor = Exact(curvature=1.0, centre=2.0)
     sizes, one = ClientSizes.of({0: 10}), ClientProfile(10, 1.0)
-    settings = LoopSettings(epochs=10, clients_per_round=1, seed=0, merges=6)
+    settings = {"epochs": 10, "clients_per_round": 1, "seed": 0, "merges": 6}
     alone = Sampler(lambda asked: {0: 1})
     strategy = build(dyn_alpha=3.0, options={"num_clients": 1})
-    server = Server(strategy, alone, VirtualClock(executor, 100.0), {0: one}, sizes, settings)
+    server = Server(strategy, alone, VirtualClock(executor, 100.0), {0: one}, sizes, **settings)
     start = ServerState({"w": torch.tensor([10.0], dtype=torch.float64)})
     states = [merge.state.params["w"].item() for merge in server.run(start)]
     expected = [2 + 8 * 0.75**r for r in range(1, 7)]

@@ -4,7 +4,7 @@ import pytest
 
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, UnknownPlugin
-from fedcore.server.method import Pace, no_shift
+from fedcore.server.method import Pace
 from fedcore.sim.world import build_strategy
 from fedcore.strategies import fedcore, fedprox
 from fedcore.strategies._local import NONE, refuse, working_as
@@ -54,5 +54,5 @@ def test_pace_shift_and_plans_by_cohort_are_not_borrowed_but_needs_of_the_model_
     borrowed = working_as("timelyfl", NONE)
     assert borrowed.in_parts
     assert (borrowed.by_cohort, borrowed.pace) == (None, Pace())
-    assert working_as("scaffold", NONE).shift is no_shift
+    assert working_as("scaffold", NONE).shift is None
     assert working_as("fedbuff", NONE).pace == Pace()

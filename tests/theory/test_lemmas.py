@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.theory import Constants, ridge
-from fedcore.theory.measured import part_of, run
+from fedcore.theory import Constants, part_of, ridge, run
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

@@ -5,8 +5,7 @@ from torch import nn
 
 import fedcore
 from fedcore.errors import BadOption
-from fedcore.theory import Constants, bound, logistic, ridge
-from fedcore.theory.measured import budgets_of, part_of, run
+from fedcore.theory import Constants, bound, budgets_of, logistic, part_of, ridge, run
 
 
 def draw(seed=0, sizes=(40, 60, 100), features=3, classes=3):

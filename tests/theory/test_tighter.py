@@ -6,8 +6,7 @@ import torch
 from benchmarks.theory.cases import every_path
 from benchmarks.theory.tighter import last_model
 
-from fedcore.theory import Constants, logistic
-from fedcore.theory.measured import run
+from fedcore.theory import Constants, logistic, run
 
 
 @pytest.mark.parametrize("epochs", [1, 3])

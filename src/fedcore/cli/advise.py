@@ -135,7 +135,7 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
             world = build_world(federations[seed], at, RunKey("", name, 0.0, seed), strategy)
             server = world.server
             server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
-            server.settings = replace(server.settings, ahead=0)  # for rounds that may never come
+            server.ahead = 0  # for rounds that may never come
             until = time.process_time() + (budget - passed) / coming
             curves[place].append(_trained(world, target, until))
             coming -= 1

@@ -27,8 +27,7 @@ from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.replay import train_run
-from fedcore.sim.world import build_sampler, build_strategy, levels_of
+from fedcore.sim.world import build_sampler, build_strategy, levels_of, train_run
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.task import Terms

@@ -33,7 +33,7 @@ from fedcore.report.output import EXPERIMENT, SUMMARY, OutputFolder, load_model,
 from fedcore.report.records import Row, is_over
 from fedcore.report.summary import spread
 from fedcore.server.state import to_snapshot
-from fedcore.sim.replay import train_run
+from fedcore.sim.world import train_run
 
 Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
 ATTEMPTS = 5  # after which workers that are killed are no accident

@@ -23,9 +23,8 @@ from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import CROSS_ENTROPY, loss_of
-from fedcore.task import Loss, Task, Terms
+from fedcore.task import Loss, Task, Terms, naming, outputs_of
 from fedcore.threads import one_thread_each
-from fedcore.trial import naming, outputs_of
 from fedcore.types import Coreset, Params
 from fedcore.values import number_of, one_of, time_limit, whole_number
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.datasets.shakespeare import padded
-from fedcore.errors import failed
+from fedcore.errors import blaming
 from fedcore.sources.files import DataDir
 from fedcore.sources.partitions import partitioned
 from fedcore.values import one_of
@@ -32,13 +32,11 @@ def samples(
     test: str = "test", length: int = 140, data_dir: DataDir = None,
 ) -> Any:  # fmt: skip
     """Both splits in memory; without one called ``test``, a share of the other is held out."""
-    try:
+    hint = "; check the name, and install FedCore with its extra 'data'"
+    with blaming(f"loading hf:{name}", hint):
         import datasets
 
         splits = datasets.load_dataset(name, cache_dir=data_dir and str(data_dir))
-    except Exception as error:
-        hint = "; check the name, and install FedCore with its extra 'data'"
-        raise failed(f"loading hf:{name}", error, hint) from error
     one_of(*splits)("train", train)
     columns = {"inputs": inputs, "labels": labels, **({"owners": owners} if owners else {})}
     parts = []

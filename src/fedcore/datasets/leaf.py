@@ -52,8 +52,7 @@ def load(
         raise BadOption(f"train must be a share above 0 and at most 1, got {train!r}")
     whole_number("classes", classes, 0)
     if data_dir is None:
-        where = "leaf needs to know where its JSON files are"
-        raise DatasetUnavailable(f"{where}; name their folder with --data-dir")
+        raise DatasetUnavailable("leaf needs its JSON files; name their folder with --data-dir")
     if (data_dir / "train").is_dir() and (data_dir / "test").is_dir():
         training, held_out = (_read(data_dir / part, length) for part in ("train", "test"))
     else:
@@ -72,8 +71,7 @@ def load(
     most = max(int(data.y.max()) for data in every)
     found = SYMBOLS if first.x.dtype == torch.uint8 else 1 + most
     sizes = [len(data) + len(held_out.get(name, ())) for name, data in training.items()]
-    clients = dict(enumerate(every[: len(training)]))
-    return FederatedDataset(clients, test, classes or found, sizes)
+    return FederatedDataset(dict(enumerate(every[: len(sizes)])), test, classes or found, sizes)
 
 
 def _split(users: Users, train: float, seed: int) -> tuple[Users, Users]:

@@ -87,8 +87,7 @@ def load(*, seed: int = SEED, data_dir: DataDir = None, samples: int = SAMPLES) 
     """
     texts = list(drawn_roles(seed, data_dir, samples).values())
     # One array for all roles, so that the pooled test set can be a view too.
-    symbols = torch.cat([encode(text) for text in texts])
-    x, y = windows(symbols, WINDOW)
+    x, y = windows(torch.cat([encode(text) for text in texts]), WINDOW)
     clients: dict[int, ClientData] = {}
     held_out: list[Tensor] = []
     start = 0
@@ -101,9 +100,8 @@ def load(*, seed: int = SEED, data_dir: DataDir = None, samples: int = SAMPLES) 
             clients[len(clients)] = ClientData(x[own], y[own], torch.from_numpy(order[:cut]))
             held_out.append(torch.from_numpy(order[cut:]) + start)
         start += len(text)
-    test = ClientData(x, y, torch.cat(held_out))
     sizes = [len(text) - WINDOW for text in texts]
-    return FederatedDataset(clients, test, SYMBOLS, sizes)
+    return FederatedDataset(clients, ClientData(x, y, torch.cat(held_out)), SYMBOLS, sizes)
 
 
 def encode(text: str) -> Tensor:

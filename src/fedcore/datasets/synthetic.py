@@ -75,8 +75,7 @@ def load(
     draw = np.random.RandomState(seed)
     sizes = draw.lognormal(4, 2, clients).astype(int) + 50
     model_means = draw.normal(0, alpha, clients)
-    input_means = draw.normal(0, beta, clients)
-    centres = np.stack([draw.normal(mean, 1, dimension) for mean in input_means])
+    centres = np.stack([draw.normal(mean, 1, dimension) for mean in draw.normal(0, beta, clients)])
     covariance = np.diag(np.arange(1, dimension + 1) ** -1.2)
     train: dict[int, ClientData] = {}
     held_out: list[tuple[torch.Tensor, torch.Tensor]] = []

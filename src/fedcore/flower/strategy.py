@@ -24,7 +24,7 @@ from fedcore.flower.fleet import UNMEASURED, Fleet
 from fedcore.flower.wire import initial_params, to_record
 from fedcore.records import RunKey
 from fedcore.server.controller import Controller, Seen
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import Server
 from fedcore.server.method import Plan, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.world import build_controller, build_sampler, build_strategy
@@ -174,8 +174,8 @@ class FedCore(FedAvg):
         clock = GridClock(grid, fleet, self, train_config, timeout, method.keeps_deadline)
         if method.pace.synchronous:
             method = replace(method, pace=replace(method.pace, decide=clock.decide, alarm=1.0))
-        loop = LoopSettings(options.local_epochs, MANY, options.seed, num_rounds)
-        server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), loop)
+        loop = options.local_epochs, MANY, options.seed, num_rounds
+        server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), *loop)
         job = {name: getattr(options, name) for name in ("strategy", *SHARED)}
         job |= {"rounds": num_rounds, "epochs": options.local_epochs}
         out = options.out and ledger.open_folder(Path(options.out), job, run, state.version)

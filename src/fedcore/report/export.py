@@ -2,14 +2,14 @@
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 
-from fedcore.errors import BadOption, failed
+from fedcore.errors import BadOption, blaming
 from fedcore.records import RunKey
 from fedcore.report.output import EXPERIMENT, ROUNDS
 from fedcore.report.records import MEASURED, Row, run_of
@@ -32,12 +32,10 @@ def export(folder: Path, tools: Sequence[str]) -> None:
     runs: Rows = {}
     for row in map(json.loads, (folder / ROUNDS).read_text("utf-8").splitlines()):
         runs.setdefault(run_of(row), []).append(row)
+    hint = f"; all results are in {str(folder)!r}, and --resume hands them over again"
     for tool in tools:
-        try:
+        with blaming(f"handing rounds to {tool}", hint):
             TOOLS[tool](folder, runs)
-        except Exception as error:
-            hint = f"; all results are in {str(folder)!r}, and --resume hands them over again"
-            raise failed(f"handing rounds to {tool}", error, hint) from error
 
 
 def _csv(folder: Path, runs: Rows) -> None:
@@ -78,5 +76,4 @@ def _mlflow(folder: Path, runs: Rows) -> None:
                 mlflow.log_metrics(known, step=row["round"])
 
 
-TOOLS: dict[str, Callable[[Path, Rows], None]]
 TOOLS = {"csv": _csv, "tensorboard": _tensorboard, "mlflow": _mlflow}

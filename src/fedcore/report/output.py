@@ -80,16 +80,14 @@ class OutputFolder:
         try:
             before.update(json.loads((path / EXPERIMENT).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
-            none = f"out {str(path)!r} holds no interrupted job"
-            raise BadOption(f"{none}; leave out --resume to start one") from None
+            what = f"out {str(path)!r} holds no interrupted job; leave out --resume"
+            raise BadOption(what) from None
         for name, value in json.loads(json.dumps(experiment)).items():
             if name not in OF_A_MACHINE and before.get(name) != value:
                 what = f"{name} is {value!r} but the job in {str(path)!r} has {before.get(name)!r}"
                 raise BadOption(f"{what}; resume with the same options")
-        if (path / OLD).exists():
-            log.warning(
-                "%s is of an earlier version: the run it belongs to begins again", path / OLD
-            )
+        if (old := path / OLD).exists():
+            log.warning("%s is of an earlier version: the run it belongs to begins again", old)
         most = MANY if experiment.get("time_budget") else experiment["rounds"]
         return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 

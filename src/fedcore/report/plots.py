@@ -40,10 +40,7 @@ def draw_all(runs: Runs, folder: Path, endings: Sequence[str] = (".png",)) -> No
 
 def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
     """How many clients have how much data, in even bins; the format is that of the ending."""
-    from matplotlib.figure import Figure  # no global state, no window
-
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
-    axes = figure.subplots()
+    figure, ((axes,),) = _figure(1, 1, WIDTH, HEIGHT)
     axes.hist(sizes, bins=40, color="#0072B2")
     # Most clients have little data: without a logarithm large ones would not be seen.
     axes.set(yscale="log", xlabel="Samples of a client", ylabel="Clients (log)", title=title)
@@ -52,10 +49,7 @@ def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
 
 def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> None:
     """Time to a target over deadlines, with the factor within which 80 % of runs lie."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
-    axes = figure.subplots()
+    figure, ((axes,),) = _figure(1, 1, WIDTH, HEIGHT)
     deadlines, times, factors = np.array([one for one in points if one[1] < np.inf]).T
     axes.errorbar(deadlines, times, [times - times / factors, times * factors - times], marker="o")
     labels = {"xlabel": "Deadline in seconds (log)", "ylabel": "Time to the target (log)"}
@@ -173,8 +167,7 @@ def _violin(axes: Any, place: int, times: list[float], colour: str) -> None:
         return
     (shape,) = cbook.violin_stats([values], lambda x, at: mlab.GaussianKDE(x).evaluate(at))
     shape |= {name: 10 ** shape[name] for name in ("coords", "median", "min", "max")}
-    parts = axes.violin([shape], [place], widths=0.8, showmedians=True)
-    for name, part in parts.items():
+    for name, part in axes.violin([shape], [place], widths=0.8, showmedians=True).items():
         for body in part if name == "bodies" else [part]:
             body.set_color(colour)
             body.set_alpha(0.7 if name == "bodies" else 1.0)
@@ -201,14 +194,11 @@ def spans(rounds: Sequence[RoundRecord]) -> list[tuple[int, str, float, float]]:
 
 def _timeline(runs: Runs) -> Any:
     """Clients as rows over the first deadlines, merges as lines: the last level, its first seed."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     (benchmark, stragglers), level = list(by_level(runs).items())[-1]
-    size = (2 * WIDTH, 0.8 + 0.4 * HEIGHT * len(level))
-    figure = Figure(figsize=size, layout="constrained", dpi=120)
-    panels = figure.subplots(len(level), sharex=True, squeeze=False)[:, 0]
-    for axes, (strategy, (first, *_)) in zip(panels, level.items(), strict=True):
+    figure, panels = _figure(len(level), 1, 2 * WIDTH, 0.8 + 0.4 * HEIGHT * len(level), sharex=True)
+    for axes, (strategy, (first, *_)) in zip(panels[:, 0], level.items(), strict=True):
         seen = [span for span in spans(first) if span[2] < SHOWN]
         rows = {client: row for row, client in enumerate(sorted({span[0] for span in seen}))}
         for client, doing, start, end in seen:
@@ -218,20 +208,25 @@ def _timeline(runs: Runs) -> Any:
         for merge in merges[merges <= SHOWN]:
             axes.axvline(merge, color="black", linewidth=0.6)
         axes.set(yticks=[], ylabel="Clients", title=strategy_title(strategy), xlim=(0, SHOWN))
-    panels[-1].set_xlabel("Time in deadlines")
+    panels[-1, 0].set_xlabel("Time in deadlines")
     keys = [Patch(color=colour, label=doing) for doing, colour in DOING.items()]
     figure.legend(handles=keys, loc="outside lower center", ncols=len(DOING), frameon=False)
     figure.suptitle(f"{benchmark}, {stragglers:g} % stragglers")
     return figure
 
 
-def _panels(runs: Runs, width: float) -> tuple[Any, list[Any]]:
-    """One panel per benchmark and share of stragglers, side by side."""
+def _figure(rows: int, columns: int, width: float, height: float, **shared: Any) -> Any:
+    """A figure and its panels [rows, columns]; there is no global state, and no window."""
     from matplotlib.figure import Figure
 
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=120)
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def _panels(runs: Runs, width: float) -> tuple[Any, Any]:
+    """One panel per benchmark and share of stragglers, side by side."""
     levels = list(by_level(runs))
-    figure = Figure(figsize=(width * len(levels), HEIGHT), layout="constrained", dpi=120)
-    panels = list(figure.subplots(1, len(levels), sharey=True, squeeze=False)[0])
+    figure, (panels,) = _figure(1, len(levels), width * len(levels), HEIGHT, sharey=True)
     for axes, (benchmark, stragglers) in zip(panels, levels, strict=True):
         axes.set_title(f"{benchmark}, {stragglers:g} % stragglers")
     return figure, panels

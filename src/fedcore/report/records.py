@@ -128,8 +128,7 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
             again = f"delete the lines from {index + 1} on and resume again"
             raise BadRecord(f"{what}; {again}") from None
         runs.setdefault(run, []).append(record)
-        over = is_over(runs[run], rounds)
-        due = (next(waiting, None), 1) if over else (run, record.number + 1)
+        due = (next(waiting, None), 1) if is_over(runs[run], rounds) else (run, record.number + 1)
     return runs
 
 

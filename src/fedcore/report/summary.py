@@ -7,8 +7,9 @@ held-out data, in the mean over seeds, of equals the smallest; reported is the o
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter, itemgetter
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -22,7 +23,9 @@ from fedcore.types import FederatedDataset
 
 NOT_ANSWERED = ("cancelled", "lost")  # of what is wasted; the rest came, and was of no use
 SHARES = (0.90, 0.95, 0.99)  # of the best final accuracy: what is a target where none is given
-Method = tuple[str, float, str]  # benchmark, share of stragglers, strategy
+METHOD = ("benchmark", "stragglers", "strategy")
+Method = tuple[str, float, str]
+method_of: Callable[[RunKey], Method] = attrgetter(*METHOD)
 
 
 def summary(runs: Runs, experiment: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,12 +57,12 @@ def choices(runs: Runs) -> list[Row]:
     found: dict[Method, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run, (*_, last) in runs.items():
         if run.learning_rate and last.ending and last.ending.validation_accuracy is not None:
-            found[_method(run)][run.learning_rate].append(last.ending.validation_accuracy)
+            found[method_of(run)][run.learning_rate].append(last.ending.validation_accuracy)
     chosen = []
     for method, rates in found.items():
         means = {rate: fmean(rates[rate]) for rate in sorted(rates)}
         best = max(means, key=means.__getitem__)  # of equals the first
-        row: Row = dict(zip(("benchmark", "stragglers", "strategy"), method, strict=True))
+        row: Row = dict(zip(METHOD, method, strict=True))
         row |= {"learning_rate": best, "tried": [list(pair) for pair in means.items()]}
         row["edge"] = {min(means): "smallest", max(means): "largest"}.get(best)
         chosen.append(row)
@@ -68,14 +71,9 @@ def choices(runs: Runs) -> list[Row]:
 
 def chosen_runs(runs: Runs) -> Runs:
     """The runs that count: of methods with several step sizes, those with the best."""
-    rows = choices(runs)
-    best = {(r["benchmark"], r["stragglers"], r["strategy"]): r["learning_rate"] for r in rows}
-    shown = (run for run in runs if best.get(_method(run)) in (run.learning_rate, None))
+    best = {itemgetter(*METHOD)(row): row["learning_rate"] for row in choices(runs)}
+    shown = (run for run in runs if best.get(method_of(run)) in (run.learning_rate, None))
     return {run: runs[run] for run in shown}
-
-
-def _method(run: RunKey) -> Method:
-    return run.benchmark, run.stragglers, run.strategy
 
 
 def targets_of(strategies: Iterable[Sequence[Sequence[RoundRecord]]]) -> tuple[float, ...]:
@@ -92,9 +90,7 @@ def jain(values: Iterable[float], count: int) -> float | None:
     return sum(known) ** 2 / (count * squares) if squares else None
 
 
-def costs(
-    rounds: Sequence[RoundRecord], targets: Sequence[float], compress: str = "none"
-) -> dict[str, Any]:
+def costs(rounds: Sequence[RoundRecord], targets: Sequence[float], compress: str = "none") -> Row:
     """What a run cost and whom it served: time to accuracy, time, bytes, staleness, fairness."""
     ending = rounds[-1].ending
     if ending is None:
@@ -103,9 +99,7 @@ def costs(
     whole = [r for r in rounds if not r.cut]  # what a budget ends is neither merged nor wasted
     lost = (c.seconds / r.deadline for r in whole for c in r.clients if c.wasted is not None)
     merged = [c for r in whole for c in r.clients if c.work > 0 and c.wasted is None]
-    times: Counter[int] = Counter()
-    for client in merged:
-        times[client.client_id] += client.copies
+    times = Counter(client.client_id for client in merged for _ in range(client.copies))
     stale = [client.staleness for client in merged]
     unit, known = ending.deadline_seconds, asdict(ending)
     answer = round(ending.model_bytes * upward_share(compress, ending.model_bytes))

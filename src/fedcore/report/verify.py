@@ -13,7 +13,7 @@ from fedcore.records import Event, RunKey
 from fedcore.report.output import EVENTS, ROUNDS
 from fedcore.report.records import run_of
 
-ANSWERS, WASTED = ("done", "late"), ("lost", "cancelled")
+ANSWERS, WASTED = ("done", "late"), {"lost": "lost", "cancelled": "cancelled"}
 
 
 @dataclass(slots=True)
@@ -87,8 +87,9 @@ class _Run:
                 what = f"a client is {event['event']} at {event['time']:g}"
                 yield f"the round ends at {self.end:g}, but {what}"
         ends = [(event, job) for event, job in events if event is job.ended]
-        found = sorted((e["client"], j.sent["work"], _why(e["event"]), j.spent) for e, j in ends)
-        asked = ((c, _why(c.get("wasted"))) for c in row["clients"] if c["work"])
+        ended = ((event, job, WASTED.get(event["event"], "")) for event, job in ends)
+        found = sorted((e["client"], j.sent["work"], why, j.spent) for e, j, why in ended)
+        asked = ((c, WASTED.get(c.get("wasted"), "")) for c in row["clients"] if c["work"])
         listed = sorted((c["client"], c["work"], why, c["time"] * deadline) for c, why in asked)
         pairs = zip(found, listed, strict=False)
         same = (a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in pairs)
@@ -140,10 +141,6 @@ def _wrong_times(job: _Job, event: Event) -> Iterator[str]:
         yield f"{who} is {kind} after {seconds + away:g} seconds of {sent['deadline']:g}"
     if sent["promised"] and seconds > sent["deadline"]:
         yield f"{who} works {seconds:g} seconds, but was promised to keep {sent['deadline']:g}"
-
-
-def _why(name: str | None) -> str:
-    return name if name in WASTED else ""
 
 
 def _in_order(before: float, after: float) -> bool:

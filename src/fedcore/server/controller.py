@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from fedcore.server.method import table
 from fedcore.server.state import Job
 from fedcore.sources.clients import ClientSizes
 from fedcore.task import sent_bytes
@@ -23,8 +23,7 @@ NEAR = 0.05  # to a deadline, in logarithms: coresets of one size are chosen onc
 SHARE = 0.5  # of a new measurement in an average, and of the way to a new deadline
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What a server saw and nothing else: a row of each client that answered, and its rounds."""
 
     epochs: int  # E
@@ -46,8 +45,7 @@ class Seen:
         return old if abs(math.log(wanted / old)) < NEAR else old * (wanted / old) ** SHARE
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
+class Controller(NamedTuple):
     """A way to set deadlines: ``aim`` is (seen) -> (seconds, reason), by its argument alone."""
 
     aim: Callable[[Seen], tuple[float, str]]
@@ -56,8 +54,7 @@ class Controller:
     def decide(self, seen: Seen) -> tuple[float, str]:
         """Seconds of the next round, and why."""
         if self.bounded and not len(seen.samples):
-            first = PROBE if seen.most == math.inf else seen.most
-            return first, "nobody has answered yet"
+            return PROBE if seen.most == math.inf else seen.most, "nobody has answered yet"
         seconds, reason = self.aim(seen)
         above_zero("deadline", seconds)
         if not self.bounded:
@@ -70,7 +67,7 @@ class Controller:
 def begin(memory: Params, deadline: float) -> Params:
     """The memory with a round more, of which nothing was heard yet."""
     new = torch.tensor([[deadline, 0.0, 0.0]], dtype=torch.float64)
-    return {**memory, "rounds": torch.cat([memory.get("rounds", new[:0]), new])}
+    return {**memory, "rounds": torch.cat([table(memory, "rounds", 0, 3), new])}
 
 
 def learn(memory: Params, sizes: ClientSizes, job: Job, update: LocalUpdate) -> Params:
@@ -80,7 +77,7 @@ def learn(memory: Params, sizes: ClientSizes, job: Job, update: LocalUpdate) -> 
     work = plan.work(update.num_samples) if update.work is None else update.work
     speed = work / max((update.seconds or 0.0) - transfer, math.ulp(1.0))
     now = torch.tensor([update.num_samples, speed, transfer], dtype=torch.float64)
-    clients, rounds = _clients(memory, sizes).clone(), memory["rounds"].clone()
+    clients, rounds = table(memory, "clients", len(sizes), 3), memory["rounds"].clone()
     row = clients[sizes.place(update.client_id)]
     row += (SHARE if row[0] else 1.0) * (now - row)
     rounds[-1, 1:] += torch.tensor([update.loss_sum, update.loss_count], dtype=torch.float64)
@@ -89,13 +86,8 @@ def learn(memory: Params, sizes: ClientSizes, job: Job, update: LocalUpdate) -> 
 
 def recall(memory: Params, sizes: ClientSizes, cohort: Iterable[ClientId], epochs: int) -> Seen:
     """What was seen up to now, for the round of a ``cohort``."""
-    table, drawn = _clients(memory, sizes).numpy(), np.zeros(len(sizes), bool)
+    seen, drawn = table(memory, "clients", len(sizes), 3).numpy(), np.zeros(len(sizes), bool)
     drawn[[sizes.place(client) for client in cohort]] = True
-    known, rounds = table[:, 0] > 0, memory.get("rounds", torch.zeros(0, 3)).numpy()
-    samples, speeds, transfers = table[known].T
+    known, rounds = seen[:, 0] > 0, table(memory, "rounds", 0, 3).numpy()
+    samples, speeds, transfers = seen[known].T  # m, c, s
     return Seen(epochs, samples, speeds, transfers, drawn[known], len(sizes), rounds)
-
-
-def _clients(memory: Params, sizes: ClientSizes) -> Tensor:
-    """(m, c, s) of everybody; zeros of those who never answered."""
-    return memory.get("clients", torch.zeros(len(sizes), 3, dtype=torch.float64))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,19 +29,7 @@ Loss = Callable[[Params, ClientId], float]  # mean loss of a model on a client's
 DOUBLINGS = 64  # of a deadline at most: a strategy may have nobody work, whatever it is
 
 
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """What a server asks for."""
-
-    epochs: int  # E, of every client
-    clients_per_round: int  # K, jobs that are out at most unless the strategy says otherwise
-    seed: int
-    merges: int
-    ahead: int = 0  # merges whose cohorts are announced to who trains before their time comes
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """What happened from one merge to the next."""
 
     state: ServerState
@@ -62,7 +50,11 @@ class Server:
     clock: Clock
     profiles: Mapping[ClientId, ClientProfile]
     sizes: ClientSizes
-    settings: LoopSettings
+    epochs: int  # E, of every client
+    clients_per_round: int  # K, jobs that are out at most unless the strategy says otherwise
+    seed: int
+    merges: int
+    ahead: int = 0  # merges whose cohorts are announced to who trains before their time comes
     controller: Controller | None = None  # None: the clock's deadline stays as it is
     loss_of: Loss | None = None  # None: clients cannot be asked for it
     reason: str = field(default="", init=False)  # why it decided so
@@ -83,10 +75,9 @@ class Server:
     ) -> tuple[Assignment, ClientProfile]:
         """What a client is told that starts from a version, and who it is; None: by τ as it is."""
         profile = self.profiles[client]
-        time_left = self.clock.time_for_work(profile, deadline)
         ask = self._plans.get(client, self.strategy.plan)
-        plan = checked(ask(profile, time_left, self.settings.epochs))
-        return Assignment(client, plan, version, self.settings.seed, repeat, shift), profile
+        plan = checked(ask(profile, self.clock.time_for_work(profile, deadline), self.epochs))
+        return Assignment(client, plan, version, self.seed, repeat, shift), profile
 
     def run(self, state: ServerState) -> Iterator[Merged]:
         """Merge after merge, from ``state`` on."""
@@ -95,7 +86,7 @@ class Server:
             self.clock.deadline = float(state.seen["rounds"][-1, 0])
         self.clock.send(state.jobs)
         self._handed_out = len(state.jobs)
-        while state.version < self.settings.merges and not self.clock.over:
+        while state.version < self.merges and not self.clock.over:
             yield (merged := self._until_merge(state))
             state = merged.state
 
@@ -157,7 +148,7 @@ class Server:
         """Draw as many clients as may start; gives the records of those who sit out."""
         away = self.clock.away()
         out = self.clock.in_flight
-        most = self.strategy.pace.concurrency or self.settings.clients_per_round
+        most = self.strategy.pace.concurrency or self.clients_per_round
         room = most - sum(job.copies for job in out)
         if room <= 0:
             return []
@@ -176,7 +167,7 @@ class Server:
             self._set_deadline(self.controller, state, cohort)
         self._draws += 1
         for sequence, (client, copies) in enumerate(cohort.items(), self._handed_out):
-            shift = self.strategy.shift(state, client)
+            shift = self.strategy.shift and self.strategy.shift(state, client)
             told, profile = self.assign(client, state.version, self._starts[client], shift)
             self._starts[client] += 1
             job = Job(told, profile, copies, state.params, sequence)
@@ -192,7 +183,7 @@ class Server:
     def _set_deadline(self, controller: Controller, state: ServerState, cohort: Cohort) -> None:
         """Before a round: as the controller says, or longer, until somebody drawn can work."""
         clock, before, number = self.clock, self.clock.deadline, state.version + 1
-        seen = recall(state.seen, self.sizes, cohort, self.settings.epochs)
+        seen = recall(state.seen, self.sizes, cohort, self.epochs)
         seconds, self.reason = controller.decide(seen)
         times = DOUBLINGS if controller.bounded else 1
         for clock.deadline in (seconds * 2**n for n in range(times)):
@@ -205,8 +196,8 @@ class Server:
         self._seen = begin(self._seen, clock.deadline)
 
     def _draw(self, count: int, version: int, **known: Any) -> Cohort:
-        seed = self.settings.seed
-        return self.sampler.draw(Draw(count, version, seed, self.sizes, self.profiles, **known))
+        own = self.seed, self.sizes, self.profiles
+        return self.sampler.draw(Draw(count, version, *own, **known))
 
     def _asked(
         self, loss_of: Loss, params: Params, clients: Sequence[ClientId], seconds: float
@@ -216,14 +207,13 @@ class Server:
 
     def _look_ahead(self, version: int) -> None:
         """Announce cohorts, this one first, where no answer and no job in flight changes them."""
-        ahead = self.settings.ahead
         fixed = self.sampler.observe is None and self.strategy.pace.synchronous
-        if not ahead or not fixed or self.strategy.by_cohort is not None or self.controller:
+        if not self.ahead or not fixed or self.strategy.by_cohort is not None or self.controller:
             return
-        for later in range(version, min(version + ahead + 1, self.settings.merges)):
+        for later in range(version, min(version + self.ahead + 1, self.merges)):
             if later in self._drawn_ahead:
                 continue
-            cohort = self._draw(self.settings.clients_per_round, later)
+            cohort = self._draw(self.clients_per_round, later)
             self._drawn_ahead[later] = cohort
             # What cannot be planned is told of when its time comes, after the merges before it.
             with suppress(Exception):

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
@@ -32,8 +34,7 @@ class Action(StrEnum):
     MERGE_AND_CANCEL = "merge-and-cancel"  # who has not answered is told to stop
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """What the server sees when it decides."""
 
     answers: int  # taken into the merge that is under way; of a client drawn twice there are two
@@ -84,11 +85,6 @@ Plans: TypeAlias = Mapping[ClientId, Plan]
 Profiles: TypeAlias = Mapping[ClientId, ClientProfile]
 
 
-def no_shift(state: ServerState, client: ClientId) -> Params | None:
-    """Gradients stay as they are."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """A way to deal with slow clients."""
@@ -98,7 +94,7 @@ class Strategy:
     merge: Merge  # ``server.merge`` has the usual ones, and one for all answers at once
     pace: Pace = field(default_factory=Pace)
     # What is added to every gradient of a client's next job, as SCAFFOLD does.
-    shift: Callable[[ServerState, ClientId], Params | None] = no_shift
+    shift: Callable[[ServerState, ClientId], Params | None] | None = None
     # Plans by one another or by the state; then every merge must leave nobody in flight.
     by_cohort: Callable[[ServerState, Profiles], Plans] | None = None
     in_parts: bool = False  # whether parts of a model are trained: its layers need an order
@@ -140,6 +136,12 @@ class Draw:
         everybody = np.arange(len(self.sizes))
         return np.delete(everybody, [self.sizes.place(client) for client in self.busy])
 
+    def seconds(self, epochs: int, model_bytes: int) -> NDArray[np.float64]:
+        """Download, E m / c and upload of every client, by what is known of it."""
+        every = (self.profiles[client] for client in self.sizes)
+        seconds = (one.seconds(epochs * one.num_samples, model_bytes) for one in every)
+        return np.fromiter(seconds, np.float64, len(self.sizes))
+
     def cohort(self, places: Sequence[int]) -> Cohort:
         """The clients at these places, and how often each was drawn."""
         return Counter(self.sizes.ids[place] for place in places)
@@ -152,3 +154,10 @@ class Sampler:
     draw: Callable[[Draw], Cohort]
     # The memory with an answer in it; None: it does not look back, and can be asked rounds ahead.
     observe: Callable[[Params, LocalUpdate, ClientSizes], Params] | None = None
+
+
+def table(memory: Params, name: str, rows: int, columns: int) -> Tensor:
+    """A copy of a table that was kept, of so many rows at least; what is new is zero."""
+    known = memory.get(name, torch.zeros(0, columns, dtype=torch.float64))
+    more = torch.zeros(max(0, rows - len(known)), columns, dtype=torch.float64)
+    return torch.cat([known, more])

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,12 +49,10 @@ class ServerState:
 
 def to_snapshot(state: ServerState) -> Snapshot:
     """All that a later process needs to go on from ``state``."""
-    own = {"param": state.params, "state": state.tensors, "sampler": state.sampler}
-    memory = {str(client): losses for client, losses in state.on_clients.items()}
-    clients = {f"client/{client}": kept for client, kept in state.clients.items()}
-    groups: dict[str, Params] = {**own, "memory": memory, "seen": state.seen, **clients}
-    groups["unsent"] = {str(client): kept for client, kept in state.unsent.items()}
-    jobs = []
+    groups: dict[str, Mapping[Any, Tensor]] = {"param": state.params, "state": state.tensors}
+    groups |= {"sampler": state.sampler, "memory": state.on_clients, "seen": state.seen}
+    groups |= {f"client/{client}": kept for client, kept in state.clients.items()}
+    groups["unsent"], jobs = state.unsent, []
     for number, job in enumerate(state.jobs):
         told = job.assignment
         groups[f"base/{told.base_version}"] = job.base  # one model for all jobs of a version

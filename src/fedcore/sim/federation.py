@@ -15,14 +15,11 @@ from fedcore.bundle import Inputs, parts_of
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import IGNORED, cross_entropy
-from fedcore.sources.clients import LazyClients, is_streamed
-from fedcore.sources.torch_data import GIVEN, Streamed, as_client, size_of
-from fedcore.task import CLASSES, Task, Terms
-from fedcore.trial import outputs_of
+from fedcore.sources.clients import GIVEN, LazyClients, Streamed, as_client, is_streamed, size_of
+from fedcore.task import CLASSES, Task, Terms, outputs_of
 from fedcore.types import ClientData, ClientId, FederatedDataset, Params
 from fedcore.values import whole_number
 
-Type = torch.dtype
 MOST_OPENED = 1000  # Datasets that are opened to measure a model on everything
 MOST_CLASSES = 1_000_000  # beyond it, labels are taken for something else than classes
 
@@ -64,8 +61,8 @@ def federation_from_model(
         model = plugins.build("model", model_name, nn.Module, *known, method=method)
     scored = try_out(Task(model, terms=settled(terms, y)), x, y)
     if scored != dataset.num_classes and terms.loss is None:
-        there = f"but the data has {dataset.num_classes}"
-        raise BadOption(f"model {model_name!r} scores {scored} classes, {there}")
+        there = dataset.num_classes
+        raise BadOption(f"model {model_name!r} scores {scored} classes, but the data has {there}")
     return federate(dataset, model, None, terms)
 
 
@@ -85,8 +82,7 @@ def federate(
     dataset: FederatedDataset, model: nn.Module, head: str | None = None, terms: Terms = CLASSES
 ) -> Federation:
     """Data plus a model as it is; its parameters are where training starts."""
-    labels = next(iter(dataset.clients.values())).y
-    task = Task(model, head, settled(terms, labels))
+    task = Task(model, head, settled(terms, next(iter(dataset.clients.values())).y))
     initial = task.initial_params()
     if not initial:
         raise BadOption("model has no parameter to train; give it one that is not frozen")
@@ -98,7 +94,7 @@ def federate(
 
 
 def check_dataset(
-    dataset: FederatedDataset, floating: Type = torch.float32, terms: Terms = CLASSES
+    dataset: FederatedDataset, floating: torch.dtype = torch.float32, terms: Terms = CLASSES
 ) -> FederatedDataset:
     """The dataset as tensors, refused where no model can train on it; lazy clients when loaded."""
     if not dataset.clients:
@@ -121,8 +117,7 @@ def check_dataset(
         if len(data) == 0:
             raise BadData(f"{owner} has no samples; leave it out")
         if not all(bool(torch.isfinite(part).all()) for part in parts_of(data.x).values()):
-            found = f"{owner} has NaN or infinity among its inputs"
-            raise BadData(f"{found}; clean or drop those samples")
+            raise BadData(f"{owner} has NaN or infinity among its inputs; clean or drop those")
         labels = data.labels if loss is None else data.labels[data.labels != IGNORED]
         ends = (labels.min(), labels.max()) if loss in (None, cross_entropy) and len(labels) else ()
         for label in map(int, ends):

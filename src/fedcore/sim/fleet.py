@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -15,8 +15,8 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.seeding import stream
-from fedcore.server.presence import Presence
-from fedcore.sources.clients import ClientSizes
+from fedcore.server.clock import Presence
+from fedcore.sources.clients import ByClient, ClientSizes
 from fedcore.types import ClientId, ClientProfile
 from fedcore.values import read_number
 
@@ -30,21 +30,15 @@ COLUMNS = ["client", "samples_per_second", "download", "upload", "samples"]
 TRAINING = 3.0  # what a trained sample costs, in samples that only pass forward
 
 
-class Profiles(Mapping[ClientId, ClientProfile]):
+class Profiles(ByClient[ClientProfile]):
     """Profiles made when asked for, from arrays: a fleet may be large."""
 
     def __init__(self, sizes: ClientSizes, *known: Floats) -> None:  # speed, download, upload
-        self._sizes, self._known = sizes, np.stack(known, axis=1)
+        self.ids, self._sizes, self._known = sizes.ids, sizes, np.stack(known, axis=1)
 
     def __getitem__(self, client: ClientId) -> ClientProfile:
         place = self._sizes.place(client)
         return ClientProfile(int(self._sizes.counts[place]), *self._known[place].tolist())
-
-    def __iter__(self) -> Iterator[ClientId]:
-        return iter(self._sizes)
-
-    def __len__(self) -> int:
-        return len(self._sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +97,23 @@ def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Spee
         linked = 1 + std * (counts - counts.mean()) / (spread if spread > 0 else 1.0)
         speeds = np.maximum(linked, floor)
     elif experiment.capability == "normal":
-        speeds = _normal(len(sizes), std, floor, generator)
+        highest = 1 + 3 * std  # next to no draw is above it: one in 740
+        if floor > highest:
+            most = f"1 + 3 capability_std = {highest:g}"
+            raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
+        speeds = generator.normal(1.0, std, len(sizes))
+        while (slow := speeds < floor).any():
+            speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
     elif experiment.capability == "phones":
-        milliseconds, kilobits = _phones(generator.random((2, len(sizes))))
+        text = (files("fedcore.sim") / "phones.csv").read_text("utf-8")
+        percentiles, *rows = np.loadtxt(text.splitlines(), delimiter=",", usecols=range(1, 102))
+        shares = 100 * generator.random((2, len(sizes)))  # which phone, of 100, by either
+        drawn = (np.interp(u, percentiles, row) for u, row in zip(shares, rows, strict=True))
+        milliseconds, kilobits = drawn  # per sample, and a second
         speeds, links = 1000 / (TRAINING * milliseconds), [125 * kilobits] * 2
     if rho := experiment.speed_size_correlation:
         speeds = np.sort(speeds)[_ranks(counts, rho, stream(seed, "speed and size"))]
     return speeds, links
-
-
-def _normal(count: int, std: float, floor: float, generator: np.random.Generator) -> Floats:
-    highest = 1 + 3 * std  # next to no draw is above it: one in 740
-    if floor > highest:
-        most = f"1 + 3 capability_std = {highest:g}"
-        raise BadOption(f"capability_floor must be at most {most}, got {floor:g}; lower it")
-    speeds = generator.normal(1.0, std, count)
-    while (slow := speeds < floor).any():
-        speeds[slow] = generator.normal(1.0, std, int(slow.sum()))
-    return speeds
-
-
-def _phones(shares: Floats) -> list[Floats]:
-    """Milliseconds per sample and kbit/s of phones at shares [2, n] of all: inverse quantiles."""
-    text = (files("fedcore.sim") / "phones.csv").read_text("utf-8")
-    percentiles, *rows = np.loadtxt(text.splitlines(), delimiter=",", usecols=range(1, 102))
-    return [np.interp(100 * u, percentiles, row) for u, row in zip(shares, rows, strict=True)]
 
 
 def _ranks(sizes: Floats, rho: float, generator: np.random.Generator) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,13 +14,13 @@ from torch import Tensor
 from fedcore.bundle import Inputs, joined, parts_of
 from fedcore.client.executors.stacked_model import scores_of
 from fedcore.compiled import say_once
+from fedcore.history import History
 from fedcore.losses import measured, right_answers
 from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
-from fedcore.sources.clients import LazyClients, sizes_of
-from fedcore.sources.torch_data import Streamed
+from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
-from fedcore.types import ClientData, ClientId, Generator, Params
+from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, SelectionTime
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -37,9 +38,9 @@ Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or othe
 class Score:
     """Mean loss, share of right answers, None where there are no classes, and own metrics."""
 
-    loss: float
+    loss: float | None
     accuracy: float | None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class Measure:
@@ -152,23 +153,15 @@ class Evaluator:
         chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
         if self._workers is None or len(parts) == 1:
-            return torch.stack(self._sums(self._passes[0], params, data, parts)).sum(dim=0)
-        threads = len(self._passes)
-
-        def share(number: int) -> list[Tensor]:
-            torch.set_num_threads(1)
-            return self._sums(self._passes[number], params, data, parts[number::threads])
-
-        before = torch.get_num_threads()
-        try:
-            shares = list(self._workers.map(share, range(threads)))
-        finally:
-            torch.set_num_threads(before)
+            return torch.stack(self._sums(params, data, self._passes[0], parts)).sum(dim=0)
+        threads, own = len(self._passes), partial(self._sums, params, data)
+        turns = (parts[number::threads] for number in range(threads))
+        shares = list(self._workers.map(own, self._passes, turns))
         in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
         return torch.stack(in_order).sum(dim=0)
 
     @torch.no_grad()
-    def _sums(self, score: Forward, params: Params, data: ClientData, parts: Parts) -> list[Tensor]:
+    def _sums(self, params: Params, data: ClientData, score: Forward, parts: Parts) -> list[Tensor]:
         """Σ_j L_j and number of right answers [2] of each part."""
         sums = []
         for part in parts:
@@ -184,6 +177,41 @@ class Evaluator:
         return sums
 
 
+class Replay(Measure):
+    """An executor that trains nothing, and a measure that knows what would come of it.
+
+    FedAvg's models are the same, whatever the deadline is. What goes by time - lengths of rounds,
+    who is slow, events - is simulated; how good models are is known from other stragglers' runs.
+    """
+
+    def __init__(self, known: History, measure: Measure) -> None:
+        self._last, self._real = known.params, measure
+        self._rounds = (one for one in known.rounds if one.train_accuracy is not None)  # measured
+        self.memory: dict[ClientId, Tensor] = {}
+        self.selection = SelectionTime()
+        self.expect = self.close = lambda *_: None
+
+    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
+        """Answers that leave the model as it is."""
+        return [LocalUpdate(one.client_id, params, num_samples=1) for one in assignments]
+
+    def train(self, params: Params) -> Score:
+        """What the next round came to on training data."""
+        self._now = next(self._rounds)
+        return Score(self._now.train_loss, self._now.train_accuracy)
+
+    def test(self, params: Params, half: str = "test") -> Score | None:
+        """The same on held-out data."""
+        if half != "test" or self._now.test_accuracy is None:
+            return None
+        return Score(self._now.test_loss, self._now.test_accuracy, self._now.metrics)
+
+    def by_client(self, params: Params) -> dict[ClientId, tuple[float, int]]:
+        """How the last model does: who is slow there may be fast here."""
+        home = next(iter(params.values())).device
+        return self._real.by_client({name: v.to(home) for name, v in self._last.items()})
+
+
 def slow_and_worst(
     scores: Mapping[ClientId, tuple[float, int]], slow: Container[ClientId]
 ) -> tuple[float | None, float | None]:
@@ -197,7 +225,7 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> Pieces:
+def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: np.random.Generator) -> Pieces:
     """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
@@ -207,7 +235,7 @@ def draw(clients: Held, sizes: Mapping[ClientId, int], count: int, by: Generator
     for owner, rows in zip(owners.tolist(), np.split(chosen, first[1:]), strict=True):
         client = ids[owner]
         start = ends[owner] - sizes[client]
-        parts.append(ClientData(*clients[client].take(torch.from_numpy(rows - start))))
+        parts.append(ClientData(*of[client].take(torch.from_numpy(rows - start))))
     shapes = {str([x.shape[1:] for x in parts_of(part.x).values()]) for part in parts}
     return [pool(parts)] if len(shapes) == 1 else parts
 

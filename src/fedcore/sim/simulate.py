@@ -16,14 +16,12 @@ from fedcore.records import RoundRecord, RunKey
 from fedcore.server.method import Strategy
 from fedcore.sim.federation import check_dataset, federate, settled, try_out
 from fedcore.sim.world import build_strategy, build_world, levels_of, simulate_rounds
-from fedcore.sources.clients import LazyClients
-from fedcore.sources.torch_data import as_client
-from fedcore.task import Loss, Task, Terms
+from fedcore.sources.clients import LazyClients, as_client
+from fedcore.task import Loss, Task, Terms, naming
 from fedcore.threads import one_thread_each
-from fedcore.trial import naming
 from fedcore.types import FederatedDataset
 
-OF_A_BENCHMARK = ("benchmark", "strategies", "model", "data", "data_dir", "data_seed")
+OF_A_BENCHMARK = {"benchmark", "strategies", "model", "data", "data_dir", "data_seed"}
 
 
 @one_thread_each()
@@ -120,6 +118,5 @@ def _check_arguments(clients: object, model: object, strategy: object, options: 
         raise BadOption(f"model must be a torch nn.Module, got {type(model).__name__}")
     if not isinstance(strategy, str | Strategy):
         raise BadOption(f"strategy must be a name or a Strategy, got {type(strategy).__name__}")
-    for name in options:
-        if name in OF_A_BENCHMARK:
-            raise BadOption(f"{name} is for benchmarks that FedCore loads; leave it out here")
+    for name in OF_A_BENCHMARK & options.keys():
+        raise BadOption(f"{name} is for benchmarks that FedCore loads; leave it out here")

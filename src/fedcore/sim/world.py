@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import mean
 
@@ -17,17 +17,18 @@ from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.config import SERVER_OPTIMISERS, Experiment
 from fedcore.coreset.proxies import STATIC
 from fedcore.errors import BadOption
+from fedcore.history import History
 from fedcore.rates import factor_of
 from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
-from fedcore.server.loop import LoopSettings, Merged, Server
+from fedcore.server.loop import Merged, Server
 from fedcore.server.merge import AGGREGATIONS, RunningMean
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
-from fedcore.sim.fleet import fleet_of
-from fedcore.sim.measure import Measure, slow_and_worst
+from fedcore.sim.fleet import Fleet, fleet_of
+from fedcore.sim.measure import Measure, Replay, Score, slow_and_worst
 from fedcore.sources.clients import LazyClients, is_streamed, sizes_of
 from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTime, TrainingSettings
 
@@ -57,24 +58,18 @@ class Simulated:
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
-        updates = self._trained(params, assignments)
+        if self._lazy is not None:
+            self._lazy.hold(assignment.client_id for assignment in assignments)
+        alone = self._chained and assignments[0].base_version == 0
+        updates: list[LocalUpdate] = []
+        for told in [[one] for one in assignments] if alone else [assignments]:
+            updates += self._run(updates[-1].params if updates else params, told)
         return [self._sent(params, one, self.how) for one in updates] if self.how else updates
 
     def _sent(self, base: Params, one: LocalUpdate, how: compression.Compression) -> LocalUpdate:
         packed, kept = how.send(one.params, base, self.unsent.get(one.client_id))
         self.unsent[one.client_id] = kept
         return replace(one, params=how.receive(packed, base))
-
-    def _trained(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        if self._lazy is not None:
-            self._lazy.hold(assignment.client_id for assignment in assignments)
-        if not self._chained or assignments[0].base_version > 0:
-            return self._run(params, assignments)
-        updates: list[LocalUpdate] = []
-        for assignment in assignments:
-            start = updates[-1].params if updates else params
-            updates += self._run(start, [assignment])
-        return updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +80,11 @@ class World:
     executor: Executor
     measure: Measure
     initial: Params
-    device: torch.device
-    deadline: float
-    slow: frozenset[int]  # clients that cannot do E epochs on everything by the deadline
+    fleet: Fleet
     ending: Ending  # as far as it is known before the first round
-    evaluate_every: int = 1  # rounds
-    patience: int = 0  # evaluations without a new best after which a run ends; 0: it does not
-    unsent: dict[int, torch.Tensor] = field(default_factory=dict)  # of ``Simulated``
+    experiment: Experiment
+    device: torch.device
+    unsent: dict[int, torch.Tensor]  # of ``Simulated``
 
 
 def build_world(
@@ -122,8 +115,7 @@ def build_world(
     sent = federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
-    asked = experiment.epochs, experiment.clients_per_round
-    settings = LoopSettings(*asked, run.seed, experiment.most_rounds, ahead)
+    asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
     clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence)
     clock.budget = experiment.time_budget * fleet.deadline or math.inf
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
@@ -134,16 +126,37 @@ def build_world(
     sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
     measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
-    parts = strategy, sampler, clock, fleet.profiles, sizes, settings, controller
-    server = Server(*parts, measure.loss_of)
+    parts = strategy, sampler, clock, fleet.profiles, sizes
+    server = Server(*parts, *asked, ahead, controller, measure.loss_of)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, 0.0)
-    known = federation.initial, device, fleet.deadline, fleet.slow, ending
-    looks = experiment.evaluate_every, experiment.patience
-    return World(server, executor, measure, *known, *looks, executor.unsent)
+    ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, None)
+    known = federation.initial, fleet, ending, experiment, device
+    return World(server, executor, measure, *known, executor.unsent)
+
+
+def train_run(
+    federation: Federation,
+    experiment: Experiment,
+    run: RunKey,
+    start: Snapshot | None = None,
+    past: Sequence[RoundRecord] = (),
+    known: History | None = None,
+) -> Rounds:
+    """A run after the ``past`` rounds, from ``start`` on; what is ``known`` is not trained."""
+    there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
+    own = replace(experiment, learning_rate=run.learning_rate or experiment.learning_rate)
+    sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
+    strategy = build_strategy(sources[run.strategy], own, *there)
+    world = build_world(federation, own, run, strategy)
+    if known is not None:
+        replay, clock = Replay(known, world.measure), world.server.clock
+        assert isinstance(clock, VirtualClock)
+        server = replace(world.server, clock=replace(clock, executor=replay))
+        world = replace(world, server=server, executor=replay, measure=replay)
+    return simulate_rounds(world, start, past)
 
 
 def simulate_rounds(
@@ -176,26 +189,23 @@ def _record(
     if world.device.type == "cuda":  # else what is left of the training would count as evaluation
         torch.cuda.synchronize(world.device)
     executed = time.perf_counter()
-    last = merged.cut or merged.state.version == world.server.settings.merges
-    trained = tested = None
-    if last or merged.state.version % world.evaluate_every == 0:
-        trained = world.measure.train(merged.state.params)
-        tested = world.measure.test(merged.state.params)
-    if tested:
+    last = merged.cut or merged.state.version == world.server.merges
+    trained = tested = Score(None, None)
+    if last or merged.state.version % world.experiment.evaluate_every == 0:
+        trained = world.measure.train(merged.state.params) or trained
+        tested = world.measure.test(merged.state.params) or tested
+    if tested.loss is not None:
         accuracies.append(goodness(tested.accuracy, tested.loss))
         since = len(accuracies) - 1 - accuracies.index(max(accuracies))
-        last = last or 0 < world.patience <= since
+        last = last or 0 < world.experiment.patience <= since
     ending = _ending(world, merged.state.params) if last else None
     ended, chosen = time.perf_counter(), world.executor.selection
-    what = merged.state.version, merged.seconds, world.deadline, merged.clients, merged.rejected
+    what = merged.seconds, world.fleet.deadline, merged.clients, merged.rejected
     return RoundRecord(
-        *what,
-        train_loss=trained.loss if trained else None,
-        train_accuracy=trained.accuracy if trained else None,
-        test_loss=tested.loss if tested else None,
-        test_accuracy=tested.accuracy if tested else None,
-        metrics=tested.metrics if tested else {},
+        *(merged.state.version, *what),
+        *(trained.loss, trained.accuracy, tested.loss, tested.accuracy),
         wall_seconds=ended - began,
+        metrics=tested.metrics,
         ending=ending,
         cut=merged.cut,
         events=merged.events,
@@ -215,9 +225,8 @@ def goodness(accuracy: float | None, loss: float | None) -> float:
 
 def _ending(world: World, params: Params) -> Ending:
     """How the last model does on clients' own data, and on the half that is to choose by."""
-    slow, worst = slow_and_worst(world.measure.by_client(params), world.slow)
-    chosen = world.measure.test(params, "validation")
-    own = None if chosen is None else chosen.accuracy
+    slow, worst = slow_and_worst(world.measure.by_client(params), world.fleet.slow)
+    own = (world.measure.test(params, "validation") or Score(None, None)).accuracy
     return replace(world.ending, slow_accuracy=slow, worst_accuracy=worst, validation_accuracy=own)
 
 
@@ -249,8 +258,7 @@ def build_strategy(
     ``proxy`` is the model's, unless an option overrules it. It may also name ``num_clients``,
     ``model_bytes``, ``step_size``, the function version -> η, and ``options``, all of these.
     """
-    own = proxy if experiment.proxy == "auto" else experiment.proxy
-    known = {**vars(experiment), "proxy": own}
+    known = {**vars(experiment), "proxy": proxy if experiment.proxy == "auto" else experiment.proxy}
     known |= {"num_clients": num_clients, "model_bytes": model_bytes, "around": None}
     known["step_size"] = training_of(experiment).learning_rate_at
     known["options"], method = known, experiment.method

@@ -1,7 +1,7 @@
 """From a benchmark's name to its dataset: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
 
-from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 from fedcore import plugins
 from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
@@ -15,8 +15,7 @@ from fedcore.values import LARGEST_LEGACY_SEED, whole_number
 OWN = {"seed": "use --data-seed (or --seed of 'fedcore data stats')", "data_dir": "use --data-dir"}
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """A dataset with the options its name implies, and the hyper-parameters that go with it."""
 
     name: str
@@ -53,8 +52,8 @@ class Benchmark:
             raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error
         if isinstance(dataset, FederatedDataset):
             return dataset
-        what = f"load of dataset {self.name!r} must return a fedcore FederatedDataset"
-        raise BadData(f"{what}, got a {type(dataset).__name__}")
+        found = f"a fedcore FederatedDataset, got a {type(dataset).__name__}"
+        raise BadData(f"load of dataset {self.name!r} must return {found}")
 
 
 def find(name: str) -> Benchmark:

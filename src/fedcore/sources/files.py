@@ -67,21 +67,16 @@ class Source:
 
     def find(self, file: DataFile, data_dir: DataDir) -> Path | None:
         """The first place where a file lies, gzipped or not; its content is not looked at."""
-        for directory in directories(data_dir):
-            for spelling in (file.name, f"{file.name}.gz"):
-                path = directory / self.folder / spelling
-                if path.is_file():
-                    return path
-        return None
+        folders, names = directories(data_dir), (file.name, f"{file.name}.gz")
+        paths = (folder / self.folder / name for folder in folders for name in names)
+        return next(filter(Path.is_file, paths), None)
 
 
 def directories(data_dir: DataDir) -> list[Path]:
     """Data directories in the order in which they are searched."""
-    named = [data_dir] if data_dir is not None else []
-    if variable := os.environ.get("FEDCORE_DATA"):
-        named.append(Path(variable))
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return [directory.expanduser() for directory in (*named, Path(cache) / "fedcore")]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedcore"
+    every = data_dir, os.environ.get("FEDCORE_DATA"), cache
+    return [Path(directory).expanduser() for directory in every if directory]
 
 
 def read(source: Source, name: str, data_dir: DataDir) -> bytes:

@@ -95,7 +95,14 @@ def by_power_law(labels: Rows, *, clients: int, sigma: float, seed: int) -> list
     each client and slot gets, in order of u, then slot. A grant that would reach the end of a
     class is skipped, so a few rows stay with nobody. FedProx has sigma 2, and no seed.
     """
-    _check(labels, clients, sigma)
+    if not isinstance(clients, int) or clients < CLASSES or clients % CLASSES:
+        raise BadOption(f"clients must be a multiple of {CLASSES}, as in 1000, got {clients}")
+    if not isinstance(sigma, int | float) or not 0 <= sigma <= 20:
+        raise BadOption(f"sigma must be a number from 0 to 20, got {sigma}; FedProx has 2")
+    fewest = int(np.bincount(labels, minlength=CLASSES)[:CLASSES].min())
+    if fewest < 2 * FIRST * clients // CLASSES:
+        most = f"{fewest // (2 * FIRST) * CLASSES}, since some class has only {fewest} images"
+        raise BadOption(f"clients must be at most {most}, got {clients}")
     rows = [np.flatnonzero(labels == number) for number in range(CLASSES)]
     first = 2 * FIRST * clients // CLASSES  # rows of a class that are dealt before the draw
     left = np.array([len(group) - first for group in rows])[:, None, None]
@@ -114,19 +121,6 @@ def by_power_law(labels: Rows, *, clients: int, sigma: float, seed: int) -> list
                     owned[client].append(rows[number][taken[number] : end])
                     taken[number] = end
     return [np.concatenate(parts) for parts in owned]
-
-
-def _check(labels: Rows, clients: int, sigma: float) -> None:
-    if not isinstance(clients, int) or clients < CLASSES or clients % CLASSES:
-        raise BadOption(f"clients must be a multiple of {CLASSES}, as in 1000, got {clients}")
-    if not isinstance(sigma, int | float) or not 0 <= sigma <= 20:
-        raise BadOption(f"sigma must be a number from 0 to 20, got {sigma}; FedProx has 2")
-    fewest = int(np.bincount(labels, minlength=CLASSES)[:CLASSES].min())
-    if fewest < 2 * FIRST * clients // CLASSES:
-        raise BadOption(
-            f"clients must be at most {fewest // (2 * FIRST) * CLASSES}, since some class has "
-            f"only {fewest} images and every client needs {FIRST} of each of its two, got {clients}"
-        )
 
 
 def _scale(images: Bytes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
-from fedcore.errors import BadData, BadOption, failed
+from fedcore.errors import BadData, BadOption, blaming
 from fedcore.types import ClientData, FederatedDataset, Generator
 from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
@@ -49,7 +49,12 @@ def partition(
         [[0, 1, 3], [2]]
     """
     if hasattr(how, "load_partition"):
-        return _by_partitioner(how, labels)
+        with blaming(f"partitioning by {type(how).__name__}"):
+            from datasets import Dataset
+
+            columns = {"label": np.asarray(labels), "place": np.arange(len(labels))}
+            how.dataset = Dataset.from_dict(columns)
+            return [np.sort(how.load_partition(n)["place"]) for n in range(how.num_partitions)]
     one_of(*WAYS)("how", how)
     fewest = whole_number("least", least, 0)
     if how == "by":
@@ -151,20 +156,7 @@ def _owners(labels: Any) -> NDArray[np.int64]:
         values = np.asarray(labels)
         if values.ndim == 1 and len(values):
             return np.unique(values, return_inverse=True)[1]
-    got = f"got a {type(labels).__name__}"
-    raise BadData(f"labels must be one value per sample, all of one kind, {got}")
-
-
-def _by_partitioner(partitioner: Any, labels: Any) -> Parts:
-    columns = {"label": np.asarray(labels), "place": np.arange(len(labels))}
-    try:
-        from datasets import Dataset
-
-        partitioner.dataset = Dataset.from_dict(columns)
-        every = range(partitioner.num_partitions)
-        return [np.sort(partitioner.load_partition(number)["place"]) for number in every]
-    except Exception as error:
-        raise failed(f"partitioning by {type(partitioner).__name__}", error) from error
+    raise BadData(f"labels must be one value of one kind per sample, got a {type(labels).__name__}")
 
 
 def _checked(parts: Parts, fewest: int) -> Parts:

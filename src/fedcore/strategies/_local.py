@@ -1,17 +1,15 @@
 """What methods share: work by another strategy's plan, and refusals before anything starts."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from fedcore import plugins
 from fedcore.errors import BadOption
-from fedcore.server.method import Pace, Strategy, no_shift
+from fedcore.server.method import Pace, Strategy
 from fedcore.types import ClientProfile, LocalPlan
 
 MOST_BYTES = 16e9  # that a method may keep of all clients together
-Options: TypeAlias = Mapping[str, Any]  # all of an experiment, and what is known of the fleet
-NONE: Options = {}
+Options = plugins.Options  # all of an experiment, and what is known of the fleet
+NONE = plugins.NONE
 
 
 def working_as(name: str, options: Options, prox_mu: float | None = None) -> Strategy:
@@ -23,7 +21,7 @@ def working_as(name: str, options: Options, prox_mu: float | None = None) -> Str
         own = built.plan(client, deadline, epochs)
         return own if prox_mu is None or not own.phases else replace(own, prox_mu=prox_mu)
 
-    return replace(built, plan=plan, pace=Pace(), shift=no_shift, by_cohort=None)
+    return replace(built, plan=plan, pace=Pace(), shift=None, by_cohort=None)
 
 
 def fleet_size(method: str, options: Options) -> int:

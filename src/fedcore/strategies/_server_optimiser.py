@@ -59,6 +59,6 @@ def build_around(
         return _Optimised(merging.add, lambda: step(state, merging.finish()))
 
     shift, plans = inner.shift, inner.by_cohort
+    shifted = shift and (lambda state, client: shift(own(state), client))
     with_own = plans and (lambda state, cohort: plans(own(state), cohort))
-    around = replace(inner, merge=merge, by_cohort=with_own)
-    return replace(around, shift=lambda state, client: shift(own(state), client))
+    return replace(inner, merge=merge, by_cohort=with_own, shift=shifted)

@@ -57,8 +57,7 @@ def _plan(
     """E epochs on what fits, in which the client finds its place for the rules above."""
     budget, times = coreset_budget(client, deadline, epochs, (price,), shorten=True)
     spec = CoresetSpec(budget, "uniform-plain", REMEMBERED, price=price, options=own)
-    everything = budget * times == epochs * client.num_samples
-    path = Way.FULL if everything else Way.PARTIAL
+    path = Way.FULL if budget * times == epochs * client.num_samples else Way.PARTIAL
     return LocalPlan((Phase(times, spec),), path) if budget else SIT_OUT
 
 

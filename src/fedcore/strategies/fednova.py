@@ -48,5 +48,4 @@ def build(
         moves = {n: (value / total).to(state.params[n].dtype) for n, value in sums.items()}
         return replace(state, params=moved(state.params, moves, far / total))
 
-    clients = working_as(local, options, nova_mu)
-    return replace(clients, merge=partial(RunningMoves, weigh, after))
+    return replace(working_as(local, options, nova_mu), merge=partial(RunningMoves, weigh, after))

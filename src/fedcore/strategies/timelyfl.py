@@ -46,8 +46,7 @@ def _plan(model_bytes: int, client: ClientProfile, interval: float, epochs: int)
     upload = model_bytes / client.upload
     fitting = capacity(client, left - upload) // size
     if fitting >= 1:
-        path = Way.FULL if fitting >= epochs else Way.PARTIAL
-        return LocalPlan((Phase(fitting),), path)
+        return LocalPlan((Phase(fitting),), Way.FULL if fitting >= epochs else Way.PARTIAL)
     share = left / (client.seconds(size) + upload)
     samples = capacity(client, left - share * upload)  # α t, in whole samples
     if samples < 1:

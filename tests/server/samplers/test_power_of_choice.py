@@ -2,7 +2,7 @@ import torch
 
 import fedcore
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import LoopSettings, Server
+from fedcore.server.loop import Server
 from fedcore.server.method import Draw
 from fedcore.server.samplers import power_of_choice
 from fedcore.server.state import ServerState
@@ -80,10 +80,10 @@ def served(sampler, strategy, merges=2, **more):
     """Of four clients, client n has the loss |w - 10 n|; 6 samples, n + 1 a second, 8 bytes a s."""
     profiles = {n: ClientProfile(6, n + 1.0, download=8.0) for n in range(4)}
     clock = VirtualClock(Mover(), 100.0, model_bytes=16)
-    settings = LoopSettings(epochs=2, clients_per_round=2, seed=0, merges=merges)
+    settings = {"epochs": 2, "clients_per_round": 2, "seed": 0, "merges": merges}
     far = {"loss_of": lambda params, client: abs(params["w"].item() - 10 * client), **more}
     sizes = ClientSizes.of(dict.fromkeys(profiles, 6))
-    server = Server(strategy, sampler, clock, profiles, sizes, settings, **far)
+    server = Server(strategy, sampler, clock, profiles, sizes, **settings, **far)
     return list(server.run(ServerState({"w": torch.tensor([0.0])})))
 
 

@@ -87,8 +87,7 @@ def _spread(benchmark: str, seed: int, place: str | None, options: str) -> Row |
     """How samples are spread over clients, if the data are here."""
     folder = Path(place).expanduser() if place else None
     with suppress(FedCoreError):
-        found = find(benchmark).load(seed=seed, data_dir=folder, options=json.loads(options))
-        return spread(found)
+        return spread(find(benchmark).load(seed=seed, data_dir=folder, options=json.loads(options)))
     return None
 
 

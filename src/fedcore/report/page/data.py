@@ -28,8 +28,9 @@ def charts(level: Level) -> dict[str, Any]:
     for run in (run for run in level.runs if run["records"]):
         runs.setdefault(run["strategy"], []).append(run["records"])
     firsts = {name: own[0] for name, own in runs.items()}
-    names = {"title": level.title, "options": level.variant}
-    return names | {
+    return {
+        "title": level.title,
+        "options": level.variant,
         "benchmark": paper.title_of(level.benchmark),
         "curves": {name: [curve(run) for run in own] for name, own in runs.items()},
         "paper": paper.curves(level.benchmark, level.stragglers),

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcore.server.method import Cohort, Draw, Sampler
-from fedcore.server.samplers._answers import profiled_seconds, table
+from fedcore.server.method import Cohort, Draw, Sampler, table
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import LocalUpdate, Params
 
@@ -63,7 +62,7 @@ def build(
             return {}
         utility, seconds, last = table(asked.memory, "last", len(asked.sizes), 3).numpy()[idle].T
         known = last > 0
-        seconds[~known] = profiled_seconds(asked, epochs, model_bytes)[idle[~known]]
+        seconds[~known] = asked.seconds(epochs, model_bytes)[idle[~known]]
         achieved = table(asked.memory, "achieved", 0, 1).numpy()
         windows = achieved[: len(achieved) // pacer_window * pacer_window]
         sums = windows.reshape(-1, pacer_window).sum(axis=1)

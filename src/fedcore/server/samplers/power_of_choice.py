@@ -15,8 +15,7 @@ import math
 
 import numpy as np
 
-from fedcore.server.method import Cohort, Draw, Sampler
-from fedcore.server.samplers._answers import table
+from fedcore.server.method import Cohort, Draw, Sampler, table
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile, LocalUpdate, Params
 

@@ -18,8 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcore.server.method import Cohort, Draw, Sampler
-from fedcore.server.samplers._answers import profiled_seconds, table
+from fedcore.server.method import Cohort, Draw, Sampler, table
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import LocalUpdate, Params
 from fedcore.values import whole_number
@@ -49,7 +48,7 @@ def build(
         return {"rounds": seen}
 
     def draw(asked: Draw) -> Cohort:
-        draws, seconds = asked.generator(), profiled_seconds(asked, epochs, model_bytes)
+        draws, seconds = asked.generator(), asked.seconds(epochs, model_bytes)
         places = np.argsort(np.argsort(seconds, kind="stable"))  # 0 is the fastest
         tier_of = places * tiers // len(seconds)
         client, sums, counts = table(asked.memory, "rounds", 0, 3).numpy().T

@@ -5,7 +5,7 @@ from torch import nn
 from fedcore.bundle import Bundle
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import loss_of
-from fedcore.trial import naming, outputs_of
+from fedcore.task import naming, outputs_of
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,24 @@ import torch
 
 from fedcore.config import Experiment
 from fedcore.records import RunKey
-from fedcore.server.samplers import _answers
+from fedcore.server import samplers
+from fedcore.server.method import table
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.world import build_strategy, build_world, simulate_rounds
 from fedcore.types import FederatedDataset
 
-FOLDER = pathlib.Path(_answers.__file__).parent
+FOLDER = pathlib.Path(samplers.__file__).parent
 LINES = {"oort": 150, "tifl": 150, "power-of-choice": 60}
 
 
 def test_a_table_grows_and_is_a_copy():
     memory = {"seen": torch.ones(1, 2, dtype=torch.float64)}
-    found = _answers.table(memory, "seen", 3, 2)
+    found = table(memory, "seen", 3, 2)
     assert found.tolist() == [[1, 1], [0, 0], [0, 0]]
     found += 1
     assert memory["seen"].tolist() == [[1, 1]]
-    assert _answers.table({}, "seen", 1, 2).tolist() == [[0, 0]]
+    assert table({}, "seen", 1, 2).tolist() == [[0, 0]]
 
 
 @pytest.mark.parametrize("name", LINES)
