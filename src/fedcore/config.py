@@ -60,14 +60,20 @@ class Experiment:
     capability_std: float = _fleet(0.5, "Std of speeds; the paper's variance is 0.25.", at_least(0))
     capability_floor: float = _fleet(0.1, "Least speed; slower draws are drawn again.", above_zero)
     speeds: str | None = _fleet(None, "CSV file: client, samples_per_second[, download, upload].")
-    speed_size_correlation: float = _fleet(0.0, "Of speed and amount of data.", at_least(-1, 1))
+    speed_size_correlation: float = _fleet(
+        0.0, "Of drawn speeds and amounts of data: 1, the more data the faster.", at_least(-1, 1)
+    )
     deadline: float | str = _fleet(
-        0.0, "Seconds of a round, or who sets them, such as 'auto'; 0: as --stragglers says."
+        0.0,
+        "Seconds of a round, or who sets them, such as 'auto' (see 'fedcore list'): then times are "
+        "in deadlines at --stragglers, 30 if not given; 0: as --stragglers says.",
     )
     download: float = _fleet(0.0, "Bytes a second that a link brings; 0: no limit.", at_least(0))
     upload: float = _fleet(0.0, "Bytes a second that it sends out; 0: no limit.", at_least(0))
     compress: str = _fleet(
-        "none", "Moves as clients send them: topk:0.01, 8bit or topk:0.01+8bit.", compression.read
+        "none",
+        "What clients send: topk:0.01, 8bit or topk:0.01+8bit of their moves, the rest later.",
+        compression.read,
     )
     mean_on: float = _fleet(0.0, "Deadlines for which clients are there, in the mean.", at_least(0))
     mean_off: float = _fleet(0.0, "And for which they are then away; 0: never.", at_least(0))
@@ -82,14 +88,19 @@ class Experiment:
         (10.0, 30.0), "Percentages of clients that are late; or --deadline.", values.percentages
     )
     seed: tuple[int, ...] = _job(
-        (0,), "Of draws, as 0,1,2; on Synthetic 'authors-code' has seeds of its own.", values.seeds
+        (0,),
+        "Seed of cohorts, speeds, shuffles and initial model; several as 0,1,2. On the paper's "
+        "Synthetic benchmarks 'authors-code' has seeds of its own.",
+        values.seeds,
     )
     time_budget: float = _job(0.0, "Deadlines after which runs end; 0: --rounds.", at_least(0))
 
     rounds: int = _training(100, "Rounds of training.", at_least(1, MANY))
     epochs: int = _training(10, "Local epochs E a round asks for.", at_least(1, MANY))
     batch_size: int = _training(8, "Samples in a local step.", at_least(1, MANY))
-    learning_rate: float = _training(0.01, "Step size; of 0.01,0.1 each method's best.", above_zero)
+    learning_rate: float = _training(
+        0.01, "Step size; of several, as 0.01,0.1, each method has its own best.", above_zero
+    )
     optimiser: str = _training("sgd", "Of clients, fresh in every round.", one_of("sgd", "adam"))
     momentum: float = _training(0.0, "Momentum of 'sgd'.", below_one)
     weight_decay: float = _training(0.0, "Times parameters, added to gradients.", at_least(0))
@@ -106,7 +117,9 @@ class Experiment:
     device: str = _training("auto", "'auto' is a GPU if there is one.", one_of(*DEVICES))
     threads: int = _training(0, "Threads that train clients; 0: one a core.", at_least(0, 1024))
     evaluate_every: int = _training(1, "Rounds between measurements.", at_least(1, MANY))
-    patience: int = _training(0, "End after so many looks without a new best; 0: no.", at_least(0))
+    patience: int = _training(
+        0, "Measurements without a new best held-out accuracy that end a run; 0: none.", at_least(0)
+    )
     evaluate_samples: int = _training(0, "Samples a round is measured on; 0: all.", at_least(0))
 
     aggregation: str = _method("mean", "Mean of answers: plain or by size.", one_of(*AGGREGATIONS))
@@ -120,9 +133,13 @@ class Experiment:
     gradients: str = _method("free", "FedCore: of epoch 1, or a pass after.", one_of(*GRADIENTS))
     measure_full_gradient: bool = _method(False, "FedCore: coresets' error on all layers (slow).")
     prox_mu: float = _method(0.0, "FedCore: a proximal term as well.", at_least(0))
-    coreset_epochs: int = _method(0, "FedCore: fewest on a coreset; 0: all.", at_least(0, MANY))
+    coreset_epochs: int = _method(
+        0, "FedCore: fewest epochs on a coreset, which is then larger; 0: all.", at_least(0, MANY)
+    )
     catch_up: float = _method(1.0, "FedCore, FedProx: factor for slow clients' steps.", at_least(1))
-    selection_price: float = _method(0.0, "Of choosing, in trained samples a sample.", at_least(0))
+    selection_price: float = _method(
+        0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
+    )
 
     data_dir: str | None = _job(None, "Place of data; else $FEDCORE_DATA, else the user's cache.")
     targets: tuple[float, ...] = _job(
