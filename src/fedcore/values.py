@@ -42,7 +42,12 @@ def at_least(least: float, most: float = math.inf) -> Check:
     finite = must_be(f"at least {least:g}", lambda n: isinstance(n, int) or math.isfinite(n))
     low = must_be(f"at least {least:g}", lambda number: number >= least)
     high = must_be(f"at most {most:,}", lambda number: number <= most)
-    return lambda name, value: (finite(name, value), low(name, value), high(name, value))
+
+    def check(name: str, value: Any) -> None:
+        for one in (finite, low, high):
+            one(name, value)
+
+    return check
 
 
 def one_of(*choices: str) -> Check:
