@@ -74,6 +74,7 @@ METHODS: dict[str, Method] = {
     "drawn-nova-root-longest": Method(
         "that, within the longest: Tempo's earlier rule", "drawn", {}, catch_up.nova_root, True
     ),
+    "tempo": Method("the same, Tempo: γ by turning", "tempo"),
     "drawn-nova-longest": Method(
         "the same, FedNova, to the longest", "drawn", {}, catch_up.nova_longest
     ),
@@ -83,7 +84,7 @@ METHODS: dict[str, Method] = {
 }
 NOVA = (
     *("drawn-nova", "drawn-nova-whole", "drawn-nova-root", "drawn-nova-root-longest"),
-    "drawn-nova-longest",
+    *("tempo", "drawn-nova-longest"),
 )
 
 
