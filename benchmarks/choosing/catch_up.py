@@ -70,7 +70,7 @@ def nova_whole(known: Known) -> list[float]:
 
 
 def nova_root(known: Known) -> list[float]:
-    """φ = √(mean ā / a): between answers as they are and moves per step; `tempo` has it."""
+    """φ = √(mean ā / a): between answers as they are and moves per step; `tempo` had it."""
     return [math.sqrt(factor) for factor in nova_whole(known)]
 
 
@@ -102,8 +102,8 @@ def mean(known: Known, values: Sequence[float]) -> float:
     return sum(one.copies * value for one, value in pairs) / sum(one.copies for one in known)
 
 
-def lengthened(rule: Rule, epochs: int, batch_size: int) -> Merge:
-    """w + Σ p_i φ_i Δ_i."""
+def lengthened(rule: Rule, epochs: int, batch_size: int, bounded: bool = False) -> Merge:
+    """w + Σ p_i φ_i Δ_i; bounded, no further than the longest Δ_i."""
 
     def merge(state: ServerState, updates: Updates) -> ServerState:
         known = [
@@ -118,6 +118,9 @@ def lengthened(rule: Rule, epochs: int, batch_size: int) -> Merge:
         total = sum(one.copies for one in updates)
         factors = rule(known)
         weights = [one.copies * own / total for one, own in zip(updates, factors, strict=True)]
-        return replace(state, params=moved(state.params, summed(updates, weights)))
+        move = summed(updates, weights)
+        far = max(one.length for one in known) / max(float(length(move)), 1e-30)
+        share = min(1.0, far) if bounded else 1.0
+        return replace(state, params=moved(state.params, move, share))
 
     return all_at_once(merge, moves=True)

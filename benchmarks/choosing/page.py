@@ -6,7 +6,7 @@ import math
 import textwrap
 from pathlib import Path
 
-from benchmarks.choosing import picture, steps_table
+from benchmarks.choosing import picture, rules_table, steps_table
 from benchmarks.choosing.arms import ARMS, FORWARD, LEAST, fits
 from benchmarks.choosing.conditions import CONDITIONS
 from benchmarks.choosing.figures import (
@@ -283,6 +283,7 @@ an arm fits, with 95 % intervals over seeds; grey where the interval holds zero.
 
 {better()}
 {steps_table.section()}
+{rules_table.section()}
 {mnist_section(mnist)}
 ## Every setting, Synthetic(1, 1)
 

@@ -4,7 +4,8 @@
 
 Answers Δ_i of clients that took a_i of their ā_i steps become V = Σ p_i φ_i Δ_i / Σ p_i φ_i, and
 the model moves by γ V, no further than the longest answer. The rules differ in φ and in γ. A line
-of JSON per run is added to the file, and left alone where it is there; `--condense` prints a table.
+of JSON per run is added to the file, and left alone where it is there; `--condense` writes the
+results, from which ``python -m benchmarks.choosing.page`` has a section (rules_table.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from benchmarks.choosing.catch_up import Answer, Known, mean  # noqa: E402
+from benchmarks.choosing.pieces import write  # noqa: E402
 from benchmarks.choosing.steps import federation_of  # noqa: E402
 from benchmarks.stragglers.__main__ import nothing_of_training_data  # noqa: E402
 from fedcore.config import Experiment, resolve  # noqa: E402
@@ -46,6 +48,7 @@ Memory = Params  # what a rule keeps from merge to merge
 Factors = Callable[[Known, Memory], list[float]]  # -> φ
 LAST = "last/"  # before the names of the parameters of the last V
 KEY = ("benchmark", "rule", "stragglers", "seed")  # of a run
+RESULT = ROOT / "benchmarks" / "results" / "choosing-rules.json"
 FORGET = 0.9  # of sums over rounds
 
 
@@ -88,10 +91,10 @@ class Rule:
 RULES: dict[str, Rule] = {
     "fedavg": Rule("FedAvg, no deadline", AS_THEY_ARE, keeps_deadline=False),
     "plain": Rule("answers as they are", AS_THEY_ARE),
-    "root": Rule("√(mean ā / a): Tempo until now", to_the(0.5)),
+    "root": Rule("√(mean ā / a): Tempo's earlier rule", to_the(0.5)),
     "own-root": Rule("√(own ā / a)", own_to_the(0.5)),
     "measured": Rule("(mean ā / a)^s, s by lengths", as_measured),
-    "turning": Rule("1 / √a, γ by turning", to_the(0.5), turning=True),
+    "turning": Rule("**1 / √a, γ by turning: Tempo**", to_the(0.5), turning=True),
     "turning-plain": Rule("answers as they are, γ by turning", AS_THEY_ARE, turning=True),
     "turning-nova": Rule("1 / a, γ by turning", to_the(1.0), turning=True),
     "turning-free": Rule("1 / √a, γ by turning, below 1 too", to_the(0.5), True, least=0.0),
@@ -210,24 +213,23 @@ def read(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def condense(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Final accuracy and that from round 10 on, median and range over seeds."""
+def condense(rows: Sequence[Mapping[str, Any]], path: Path = RESULT) -> Path:
+    """A line per run: accuracies, the longest stretch, of networks the curves, and who made it."""
+    made, lines = list[Any](), []
+    for row in sorted(rows, key=place_of):
+        if row["made"] not in made:
+            made.append(row["made"])
+        line = {name: row[name] for name in (*KEY, "rounds", "final", "steady")}
+        line["longest stretch"] = max(row["stretch"]) if row["stretch"] else None
+        curve = {} if row["benchmark"].startswith("synthetic") else {"test_accuracy"}
+        line |= {name: row[name] for name in curve}
+        lines.append({**line, "made": made.index(row["made"])})
+    return write(path, {"command": "python -m benchmarks.choosing.rules", "made": made}, lines)
 
-    def cell(values: list[float]) -> str:
-        low, high = 100 * min(values), 100 * max(values)
-        spread = f" ({low:.1f}-{high:.1f})" if len(values) > 1 else ""
-        return f"{100 * statistics.median(values):.1f}{spread}"
 
-    cases: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        key = *(row[k] for k in ("benchmark", "stragglers", "rounds")), [*RULES].index(row["rule"])
-        cases.setdefault(key, []).append(row)
-    lines = ["| benchmark | rounds | rule | final | from round 10 |", "|" + " --- |" * 5]
-    for (benchmark, level, rounds, place), runs in sorted(cases.items()):
-        title = [*RULES.values()][place].title
-        means = " | ".join(cell([one[key] for one in runs]) for key in ("final", "steady"))
-        lines.append(f"| {benchmark}, {level:g} % | {rounds} | {title} | {means} |")
-    return "\n".join(lines)
+def place_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """In the order of results: rules as they are listed above."""
+    return row["benchmark"], row["stragglers"], [*RULES].index(row["rule"]), row["seed"]
 
 
 def main() -> None:
@@ -242,10 +244,10 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "rules.jsonl")
-    parser.add_argument("--condense", action="store_true", help="run nothing; print the table")
+    parser.add_argument("--condense", action="store_true", help="run nothing; write the results")
     asked = parser.parse_args()
     if asked.condense:
-        print(condense(read(asked.out)))
+        print(f"written: {condense(read(asked.out))}")
         return
     torch.set_num_threads(asked.threads)
     options = {"stragglers": (asked.stragglers,), "threads": asked.threads, "device": asked.device}

@@ -46,6 +46,7 @@ class Method:
     strategy: str
     options: Mapping[str, Any] = field(default_factory=dict)
     rule: catch_up.Rule | None = None
+    bounded: bool = False  # merges go no further than their longest answer
 
 
 METHODS: dict[str, Method] = {
@@ -70,7 +71,10 @@ METHODS: dict[str, Method] = {
     "drawn-nova": Method("the same, FedNova", "drawn", {}, catch_up.nova),
     "drawn-nova-whole": Method("the same, FedNova, whole rounds", "drawn", {}, catch_up.nova_whole),
     "drawn-nova-root": Method("the same, √ of FedNova's", "drawn", {}, catch_up.nova_root),
-    "tempo": Method("Tempo: that, within the longest", "tempo"),
+    "drawn-nova-root-longest": Method(
+        "that, within the longest: Tempo's earlier rule", "drawn", {}, catch_up.nova_root, True
+    ),
+    "tempo": Method("the same, Tempo: γ by turning", "tempo"),
     "drawn-nova-longest": Method(
         "the same, FedNova, to the longest", "drawn", {}, catch_up.nova_longest
     ),
@@ -78,7 +82,10 @@ METHODS: dict[str, Method] = {
         "the same, FedNova, to the median", "drawn", {}, catch_up.nova_median
     ),
 }
-NOVA = ("drawn-nova", "drawn-nova-whole", "drawn-nova-root", "tempo", "drawn-nova-longest")
+NOVA = (
+    *("drawn-nova", "drawn-nova-whole", "drawn-nova-root", "drawn-nova-root-longest"),
+    *("tempo", "drawn-nova-longest"),
+)
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,7 @@ def strategy_of(name: str, experiment: Experiment, federation: Federation) -> St
     if method.rule is None:
         return built
     asked = experiment.epochs, experiment.batch_size
-    return replace(built, merge=catch_up.lengthened(method.rule, *asked))
+    return replace(built, merge=catch_up.lengthened(method.rule, *asked, method.bounded))
 
 
 @functools.lru_cache(maxsize=1)

@@ -70,7 +70,9 @@ def section() -> str:
         "numbers of rounds; FedAvg waits as long as needed. "
         "`--catch-up` makes slow clients' steps larger; the rules below lengthen their answers at "
         "the merge instead, by φ <= E m / n where n of E m samples were trained: to no more than "
-        "the median length of the answers of those who did everything, or than the longest."
+        "the median length of the answers of those who did everything, or than the longest. "
+        "[Tempo](methods.md) went by one of them until its merges were seen to swing on MNIST; it "
+        "goes by turning since, as the next section has it."
     )
     return "\n".join(
         [

@@ -142,8 +142,8 @@ def told(studies: list[Study]) -> dict[str, str]:
             "FedBuff do not get there in most seeds."
         ),
         "Tempo, ours, is early and ends high.": (
-            "It draws, spends all of its time, and counts answers by the root of the steps that "
-            f"they lack: {end('tempo')}, worst seeds {worst(studies, 'tempo')}, and "
+            "It draws, spends all of its time, lets few steps count for more, and goes as far as "
+            f"its merges lead on: {end('tempo')}, worst seeds {worst(studies, 'tempo')}, and "
             f"{soon(studies, 'tempo')} deadlines to 90 % of the best final accuracy."
         ),
         "Whom one draws.": (

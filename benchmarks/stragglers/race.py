@@ -62,15 +62,18 @@ def race(folder: Path, fleet: str) -> Iterator[tuple[str, float, list[float | No
         yield name, rate, [round(t, 2) if math.isfinite(t) else None for t in found[rate]]
 
 
-def condense(folder: Path) -> None:
+def condense(folder: Path, result: Path = RESULT) -> None:
+    """Write the race anew; methods that the file has and ``folder`` does not stay."""
     content: dict[str, Any] = {"benchmark": BENCHMARK, "share": SHARE, "fleets": {}}
+    before = json.loads(result.read_text("utf-8"))["fleets"] if result.exists() else {}
     for fleet in PARTS[BENCHMARK].fleets:
-        rows = [
-            {"method": m, "learning_rate": r, "deadlines": d} for m, r, d in race(folder, fleet)
-        ]
-        content["fleets"][fleet] = rows
+        rows = {row["method"]: row for row in before.get(fleet, [])}
+        for method, rate, deadlines in race(folder, fleet):
+            rows[method] = {"method": method, "learning_rate": rate, "deadlines": deadlines}
+        there = [rows[name] for name in PARTS[BENCHMARK].methods if name in rows]
+        content["fleets"][fleet] = there
     lines = json.dumps(content, indent=1)
-    RESULT.write_text(lines + "\n", encoding="utf-8")
+    result.write_text(lines + "\n", encoding="utf-8")
 
 
 def ordered(rows: list[dict[str, Any]]) -> list[tuple[str, float, list[float]]]:

@@ -268,6 +268,13 @@ def test_a_race_has_the_first_moment_at_each_step_size_and_the_best_of_them(tmp_
     (folder / "rounds.jsonl").write_text(to_lines(rows)[0])
     (found,) = race.race(tmp_path, "paper")
     assert found == ("fedcore", 0.001, [4.0] * len(experiment.seed))
+    kept = {"method": "fedavg", "learning_rate": 0.1, "deadlines": [1.0]}
+    stale = {"method": "fedcore", "learning_rate": 0.1, "deadlines": [9.0]}
+    written = tmp_path / "race.json"
+    written.write_text(json.dumps({"fleets": {"paper": [kept, stale]}}))
+    race.condense(tmp_path, written)
+    new = {"method": "fedcore", "learning_rate": 0.001, "deadlines": found[2]}
+    assert json.loads(written.read_text())["fleets"] == {"paper": [kept, new], "phones": []}
 
 
 def test_the_race_of_every_method_is_on_the_page_in_the_order_of_medians():

@@ -81,8 +81,8 @@ def compare(
     """Train several strategies on the same clients, cohorts and initial model; compare them.
 
     Each strategy meets the same slow clients. FedAvg waits for them, FedAvg-DS drops them, FedProx
-    cuts their epochs short, FedCore gives them a coreset, Tempo draws what fits and makes up for
-    missing steps. Times are in units of the deadline: a round of 1.00 ends exactly on time.
+    cuts their epochs short, FedCore gives them a coreset, Tempo draws what fits and goes further
+    where merges lead on. Times are in units of the deadline: a round of 1.00 ends exactly on time.
 
     [bold]Examples[/bold]
 

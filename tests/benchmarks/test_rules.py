@@ -1,0 +1,101 @@
+"""Rules of Tempo's merge by hand, and that what the page says of them holds."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("rich")
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.choosing import rules, rules_table  # noqa: E402
+from benchmarks.choosing.catch_up import Answer  # noqa: E402
+
+from fedcore.server.state import ServerState  # noqa: E402
+from fedcore.strategies import tempo  # noqa: E402
+from fedcore.types import LocalUpdate  # noqa: E402
+
+KNOWN = [Answer(2.0, 10, 10), Answer(1.0, 40, 90)]  # mean ā 50
+
+
+def test_factors_by_hand():
+    assert rules.AS_THEY_ARE(KNOWN, {}) == [1, 1]
+    assert rules.to_the(0.5)(KNOWN, {}) == pytest.approx([5**0.5, 1.25**0.5])
+    assert rules.to_the(1.0)(KNOWN, {}) == [5, 1.25]
+    assert rules.own_to_the(0.5)(KNOWN, {}) == [1, 1.5]
+
+
+def test_an_exponent_by_lengths():
+    """Lengths as a^-1/2 at first, then as a: s = 1/2 before anything is known, 0, and 1."""
+    assert rules.as_measured(KNOWN, {}) == rules.to_the(0.5)(KNOWN, {})
+    memory = rules.fitted(KNOWN, {})  # 4 times the steps, half of the length
+    assert memory["fit"][0] / memory["fit"][1] == pytest.approx(-0.5)
+    assert rules.as_measured(KNOWN, memory) == [1, 1]
+    straight = [Answer(1.0, 10, 10), Answer(4.0, 40, 90)]
+    assert rules.as_measured(KNOWN, rules.fitted(straight, {})) == pytest.approx([5, 1.25])
+
+
+def merges(merge, *several):
+    """Models after merges of (Δ, steps) on 80 samples, of which E = 10 epochs are 100 steps."""
+    state = ServerState({"w": torch.zeros(2, dtype=torch.float64)})
+    for answers in several:
+        merging = merge(state)
+        for number, (move, steps) in enumerate(answers):
+            params = {"w": state.params["w"] + torch.tensor(move, dtype=torch.float64)}
+            update = LocalUpdate(number, params, steps=steps, num_samples=80)
+            merging.add(update, state.params)
+        state = merging.finish()
+        yield state.params["w"].tolist()
+
+
+def test_rules_of_merges_by_hand():
+    """Four and one of 100 steps: V is 2/3 of the way by 1 / √a, half by answers as they are."""
+    told = [([3.0, 0.0], 4), ([9.0, 0.0], 1)]
+    ends = {"plain": 6.0, "root": 9.0, "turning": 7.0, "turning-plain": 6.0, "turning-nova": 7.8}
+    for name, end in ends.items():
+        ((found, _),) = merges(rules.merge_of(rules.RULES[name], 10, 8), told)
+        assert found == pytest.approx(end), name  # the root would stretch it: the longest is 9
+
+
+def test_below_one_where_that_is_allowed():
+    """There and back: a stretch of 1, or of 1 / 2."""
+    told = [([4.0, 0.0], 25)], [([-4.0, 0.0], 25)]
+    for name, end in {"turning": 0.0, "turning-free": 2.0}.items():
+        *_, (found, _) = merges(rules.merge_of(rules.RULES[name], 10, 8), *told)
+        assert found == pytest.approx(end), name
+
+
+def test_turning_is_tempos_own():
+    made = torch.Generator().manual_seed(0)
+    several = [
+        [(torch.randn(2, generator=made).tolist(), 1 + 7 * n) for n in range(4)] for _ in range(6)
+    ]
+    ours = list(merges(tempo.build().merge, *several))
+    ends = list(merges(rules.merge_of(rules.RULES["turning"], 10, 8), *several))
+    assert [v for one in ends for v in one] == pytest.approx([v for one in ours for v in one])
+
+
+def test_what_the_page_says_of_the_rules_holds():
+    """The words of rules_table.told; that the page has its numbers, test_choosing.py says."""
+    rows = rules_table.read()
+
+    def middle(rule, benchmark, figure="final", level=30.0):
+        found = sorted(rules_table.values(rows, rule, (benchmark, level), figure))
+        return found[len(found) // 2]
+
+    for figure in rules_table.FIGURES:
+        assert middle("root", "mnist", figure) < middle("fedcore", "mnist", figure)
+        assert middle("turning", "mnist", figure) > middle("fedcore", "mnist", figure)
+        assert middle("turning-local", "mnist", figure) > middle("fedavg", "mnist", figure)
+        hard = [middle(rule, "synthetic-1-1", figure, 90.0) for rule in ("turning", "root")]
+        assert hard[0] < hard[1]
+    assert middle("turning-plain", "mnist", "steady") > middle("turning", "mnist", "steady")
+    for name in rules_table.SYNTHETIC:
+        plain = middle("plain", name)
+        assert all(abs(middle(r, name) - plain) < 1.1 for r in ("own-root", "measured"))
+        assert min(middle(r, name) for r in ("turning", "root", "turning-nova")) > plain + 4
+        assert abs(middle("turning-free", name) - middle("turning", name)) < 0.3
+        assert middle("turning-local", name) < middle("turning", name)
