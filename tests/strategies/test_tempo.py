@@ -46,11 +46,14 @@ def answers(*known):
 
 
 def test_a_first_merge_by_hand(merged, state_of):
-    """1 / √a: 100 steps count a tenth, 25 a fifth, 4 a half."""
+    """ā = 100, √(ā / a) = 1, 2, 5: V = (2 + 6 - 2.5) / 8, and γ is their mean, 8 / 3, or less."""
     told = answers((2.0, 100), (3.0, 25), (-0.5, 4))
     after = merged(tempo.build(), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((0.2 + 0.6 - 0.25) / 0.8)
-    assert after.tensors["stretch"] == 1
+    stretch = 100 / 43  # mean ā / mean a, which is below 8 / 3
+    assert after.tensors["stretch"].item() == pytest.approx(stretch)
+    assert after.params["w"].item() == pytest.approx(stretch * 5.5 / 8)
+    equal = merged(tempo.build(), state_of(0.0), *answers((1.0, 25), (9.0, 25)))
+    assert equal.tensors["stretch"].item() == pytest.approx(2)  # of 4 that were missed
 
 
 def test_sizes_count_by_the_root_too(merged, state_of):
@@ -62,7 +65,7 @@ def test_sizes_count_by_the_root_too(merged, state_of):
 
 
 def after_merges(merged, state, *several):
-    """Models after one merge after another, and how far each was stretched."""
+    """How far one merge after another went, and how far each was stretched."""
     for told in several:
         base = state.params["w"].item()
         state = merged(tempo.build(), state, *((n, base + m, base, o) for n, m, _, o in told))
@@ -70,29 +73,26 @@ def after_merges(merged, state, *several):
 
 
 def test_merges_that_lead_on_grow_and_those_that_turn_back_shrink_to_one(merged, state_of):
-    """25 of 100 steps: 1, 2, 4 times V, no more; back by half of that; never below 1."""
+    """25 of 100 steps: √4, then up to 4 times V, no more; back by half of that; never below 1."""
     there, back = answers((1.0, 25), (9.0, 25)), answers((-1.0, 25), (-1.0, 25))
-    several = (there, there, there, there, back, back, there, there)
-    found = list(after_merges(merged, state_of(0.0), *several))
+    found = list(after_merges(merged, state_of(0.0), there, there, there, back, back, there))
     moves, stretches = zip(*found, strict=True)
-    assert stretches == pytest.approx((1, 2, 4, 4, 2, 4, 2, 4))
-    bounded = (5, 9, 9, 9, -1, -1, 9, 9)  # the longest answers are 9 and 1
-    assert moves == pytest.approx(bounded)
-    turning = (there, back, there, back)
-    assert [s for _, s in after_merges(merged, state_of(0.0), *turning)] == [1, 1, 1, 1]
+    assert stretches == pytest.approx((2, 4, 4, 2, 4, 2))
+    assert moves == pytest.approx((9, 9, 9, -1, -1, 9))  # the longest answers are 9 and 1
+    turning = after_merges(merged, state_of(0.0), there, back, there, back)
+    assert [stretch for _, stretch in turning] == pytest.approx([2, 1, 1, 1])
 
 
-def test_at_right_angles_the_stretch_stays(merged, state_of):
-    torch_state, steps = state_of(0.0), {"steps": 25, "num_samples": 80}
-    across = [torch.tensor([3.0, 0.0]), torch.tensor([2.0, 0.0]), torch.tensor([0.0, 5.0])]
+def test_at_right_angles_the_stretch_stays():
+    across = [torch.tensor([3.0, 0.0]), torch.tensor([-2.0, 0.0]), torch.tensor([0.0, 5.0])]
     state, found = ServerState({"w": torch.zeros(2)}), []
     for move in across:
         merging = tempo.build().merge(state)
-        merging.add(LocalUpdate(0, {"w": state.params["w"] + move}, **steps), state.params)
+        answer = LocalUpdate(0, {"w": state.params["w"] + move}, 80, steps=4)
+        merging.add(answer, state.params)
         state = merging.finish()
         found.append(state.tensors["stretch"].item())
-    assert found == pytest.approx([1, 2, 2])
-    assert torch_state.tensors == {}
+    assert found == pytest.approx([5, 2.5, 2.5])
 
 
 def test_equal_clients_that_are_on_time_are_fedavgs_in_every_merge(merged, state_of):
@@ -102,10 +102,10 @@ def test_equal_clients_that_are_on_time_are_fedavgs_in_every_merge(merged, state
 
 
 def test_no_merge_goes_further_than_its_longest_answer(merged, state_of):
-    """A hundredth of the steps: with time 100 times V would be allowed, which is 1.5."""
+    """A hundredth of the steps: ten times V, 1.5, at first, and more with time."""
     told = answers((1.0, 1), (2.0, 1))
-    moves = [move for move, _ in after_merges(merged, state_of(0.0), told, told, told)]
-    assert moves == pytest.approx([1.5, 2.0, 2.0])
+    moves = [move for move, _ in after_merges(merged, state_of(0.0), told, told)]
+    assert moves == pytest.approx([2.0, 2.0])
 
 
 def test_work_that_a_node_reports_goes_before_its_steps(merged, state_of):
@@ -113,7 +113,7 @@ def test_work_that_a_node_reports_goes_before_its_steps(merged, state_of):
     told = answers((8.0, 3), (1.0, 7))
     told[0][3]["work"], told[1][3]["work"] = 800, 200
     after = merged(tempo.build(), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((8 + 2) / 3)
+    assert after.params["w"].item() == pytest.approx(1.5 * (8 + 2) / 3)  # √1 and √4 in the mean
 
 
 def test_weights_by_samples(merged, state_of):
@@ -121,7 +121,8 @@ def test_weights_by_samples(merged, state_of):
     told = [(0, 2.0, 0.0, {"steps": 100, "num_samples": 80}),
             (1, 1.0, 0.0, {"steps": 144, "num_samples": 240})]  # fmt: skip
     after = merged(tempo.build(aggregation="samples"), state_of(0.0), *told)
-    assert after.params["w"].item() == pytest.approx((2 / 10 + 3 / 12) / (1 / 10 + 3 / 12))
+    mean, root = (2 / 10 + 3 / 12) / (1 / 10 + 3 / 12), math.sqrt((100 + 3 * 300) / 4)
+    assert after.params["w"].item() == pytest.approx(mean * root * (1 / 10 + 3 / 12) / 4)
 
 
 moves = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -176,7 +177,9 @@ def test_many_answers_are_merged_as_if_all_were_there_at_once_and_none_is_kept()
         del one, params
     assert all(held() is None for held in gone)
     total = sum(copies / math.sqrt(a) for _, a, _, copies in known)
-    after = merging.finish().params
+    after = merging.finish()
     for name, value in base.items():
         move = sum(c / math.sqrt(a) / total * deltas[name] for deltas, a, _, c in known)
-        torch.testing.assert_close(after[name], value + move)
+        torch.testing.assert_close(after.tensors[f"last/{name}"], move)
+        stretched = after.tensors["stretch"].float() * move
+        torch.testing.assert_close(after.params[name], value + stretched)

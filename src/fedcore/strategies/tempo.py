@@ -5,9 +5,8 @@ Of a client, a are the steps taken, ā those of E epochs on everything; Δ is ho
     n_i = min(E m_i, c_i τ)        V = Σ p_i Δ_i / √a_i / Σ p_i / √a_i
     γ ← γ 2^cos(V, last V), 1 ≤ γ ≤ mean ā / mean a        w ← w + V min(γ, max |Δ_i| / |V|)
 
-Moves that lead on make the next longer, moves that turn back shorter: V · last V is how the loss
-falls with the last γ. No merge goes further than its longest answer, or makes up for more than the
-steps that were missed. Few steps count for more than in FedAvg and for less than in FedNova, 1 / a.
+γ begins with the mean √(mean ā / a). Moves that lead on make the next longer, those that turn back
+shorter: V · last V is how the loss falls with γ. No merge goes further than its longest answer.
 
 Source: ours, FedCore with what docs/choosing.md measures (docs/adr/0018).
 """
@@ -35,17 +34,18 @@ def build(*, aggregation: str = "mean", epochs: int = 10, batch_size: int = 8) -
         if one.work is not None:  # nodes of a deployment report samples
             own, whole = one.work, one.num_samples
         weight = share / max(1, own) ** 0.5
-        return weight, weight, share * max(1, own), share * epochs * whole
+        return weight, weight, share, share * max(1, own), share * epochs * whole
 
     def after(state: ServerState, sums: Any, longest: Any, *told: float) -> ServerState:
-        (total, own, whole), now, kept = told, state.params, state.tensors
+        (total, shares, own, whole), now, kept = told, state.params, state.tensors
         move = {n: (value / total).to(now[n].dtype) for n, value in sums.items()}
-        turn = cosine(move, {n: kept[LAST + n] for n in move}) if kept else 0.0
-        stretch = max(1.0, min(float(kept.get(STRETCH, 1.0)) * 2**turn, whole / own))
+        stretch = total * (whole / shares) ** 0.5 / shares
+        if kept:
+            stretch = kept[STRETCH].item() * 2 ** cosine(move, {n: kept[LAST + n] for n in move})
+        stretch = max(1.0, min(stretch, whole / own))
         further = moved(now, move, min(stretch, float(longest / (length(move) or 1.0))))
-        last = {LAST + name: value for name, value in move.items()}
-        last[STRETCH] = longest.new_tensor(stretch)
-        return replace(state, params=further, tensors=last)
+        known = {LAST + n: v for n, v in move.items()} | {STRETCH: longest.new_tensor(stretch)}
+        return replace(state, params=further, tensors=known)
 
     return Strategy(plan, partial(RunningMoves, weigh, after), keeps_deadline=True)
 
