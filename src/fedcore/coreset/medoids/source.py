@@ -124,19 +124,11 @@ def clusters_of(source: Source, medoids: Indices) -> Clusters:
     """Return who is served by these medoids; what removals cost is for ``charge_removals``."""
     count, k = len(source.rows.left), len(medoids)
     slot_of = np.full(count, -1, np.int64)
-    for slot in range(k):
-        slot_of[medoids[slot]] = slot
-    state = Clusters(
-        medoids.copy(),
-        slot_of,
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-        np.empty(count, np.float32),
-        np.empty(count, np.float32),
-        np.empty(k, np.float64),
-        np.zeros(k, np.float64),
-        np.empty(k + 1, np.int64),
-    )
+    slot_of[medoids] = np.arange(k)
+    slots, reach = np.empty((2, count), np.int64), np.empty((2, count), np.float32)
+    costs, touched = np.zeros((2, k)), np.empty(k + 1, np.int64)
+    nearest = slots[0], slots[1], reach[0], reach[1]
+    state = Clusters(medoids.copy(), slot_of, *nearest, costs[0], costs[1], touched)
     if len(source.matrix) > 0:
         _assign_by_columns(source.matrix, state)
     else:
