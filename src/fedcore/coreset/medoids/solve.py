@@ -87,8 +87,8 @@ def solve(
     if path == "torch":
         from fedcore.coreset.medoids.plain import solve_plain
 
-        solution = solve_plain(single, points.first, points.counts, classes, begin, over)
-        return _answer(metric, points, solution)
+        own = single.cpu().take(torch.from_numpy(points.first))
+        return _answer(metric, points, solve_plain(own, points.counts, classes, begin, over))
     from fedcore.coreset.medoids import exact, layout, principal, sampled, sparse
 
     factors = [factor[points.first] for factor in factors]
