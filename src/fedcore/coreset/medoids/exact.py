@@ -16,11 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Indices, Rows
+from fedcore.coreset.medoids.geometry import (
+    LEAF,
+    Clusters,
+    Floats,
+    Indices,
+    Rows,
+    Source,
+    assign,
+    clusters_of,
+    fill,
+    row_to,
+)
 from fedcore.coreset.medoids.kernels import member_costs
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.source import Clusters, Source, assign, clusters_of, fill, row_to
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
@@ -200,7 +210,7 @@ def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: b
     return Source(matrix, rows, leaves, own, classes, served)
 
 
-def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
+def solve_exact(problem: Problem, over: Over = None) -> Medoids:
     """Swap from ``problem.start`` until no swap helps, or the time is up."""
     rows, labels, count = problem.rows, problem.labels, len(problem.weights)
     long = rows.left.shape[1] + rows.right.shape[1] > LONG
@@ -221,7 +231,7 @@ def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
     return Medoids(medoids, near, "exact", swaps=swaps, finished=quiet >= count)
 
 
-def _best_alone(problem: Problem, over: Over | None) -> Medoids:
+def _best_alone(problem: Problem, over: Over) -> Medoids:
     """Return the best single medoid by trying all, beginning with the start."""
     rows, count, begin = problem.rows, len(problem.weights), 0
     costs, size = np.full(count, np.inf), max(1, PIECE // count)

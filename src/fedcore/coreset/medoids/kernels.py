@@ -3,16 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, compiled_training, inlined
 from fedcore.coreset.medoids import geometry, products, search
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Found, Indices, Leaves, Rows
+from fedcore.coreset.medoids.geometry import LEAF, Doubles, Floats, Found, Indices, Leaves, Rows
 from fedcore.coreset.medoids.problem import COARSE, FAR, FINE
 from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
-
-Doubles = NDArray[np.float64]
 
 
 @inlined

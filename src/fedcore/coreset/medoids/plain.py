@@ -17,7 +17,7 @@ Indices = NDArray[np.int64]
 
 
 def solve_plain(
-    metric: Metric, weights: Indices, labels: Indices | None, start: Indices, over: Over | None
+    metric: Metric, weights: Indices, labels: Indices | None, start: Indices, over: Over
 ) -> Medoids:
     """Swap among points, each ``weights`` samples, until none helps or the time is up."""
     count, k, medoids, everyone = len(metric), len(start), start.copy(), np.arange(len(metric))
@@ -29,11 +29,9 @@ def solve_plain(
     def between(first: Indices, second: Indices) -> NDArray[np.float64]:
         found = distances(metric, torch.from_numpy(first), torch.from_numpy(second))
         away: NDArray[np.float64] = found.double().numpy()
-        return (
-            away
-            if labels is None
-            else np.where(labels[first][:, None] == labels[second], away, far)
-        )
+        if labels is None:
+            return away
+        return np.where(labels[first][:, None] == labels[second], away, far)
 
     def assign(points: Indices) -> None:
         for part in np.array_split(points, 1 + len(points) * k // CHUNK):

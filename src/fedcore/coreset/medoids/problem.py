@@ -20,7 +20,7 @@ class TimeUp(Exception):
     """The time ran out in the middle of something that is of no use unfinished."""
 
 
-Over = Callable[[], bool]  # a look at the clock: whether the time is up
+Over = Callable[[], bool] | None  # a look at the clock: whether the time is up; or none is set
 
 
 @dataclass(frozen=True, slots=True)

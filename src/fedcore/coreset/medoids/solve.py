@@ -51,7 +51,7 @@ def solve(
     labels: Tensor | NDArray[np.integer] | None = None,
     start: Tensor | NDArray[np.integer] | None = None,
     seconds: float | None = None,
-    over: Over | None = None,
+    over: Over = None,
     path: str = "auto",
 ) -> Medoids:
     """Choose k medoids among the points of a space, or of Euclidean ``space`` [n, d].
