@@ -107,11 +107,7 @@ def _widest(points: Floats, items: Indices, begin: int, end: int) -> int:
         for t in range(width):
             low[t] = min(low[t], row[t])
             high[t] = max(high[t], row[t])
-    best, spread = 0, high[0] - low[0]
-    for t in range(1, width):
-        if high[t] - low[t] > spread:
-            best, spread = t, high[t] - low[t]
-    return best
+    return int(np.argmax(high - low))
 
 
 @compiled

@@ -3,7 +3,7 @@
 import torch
 
 from fedcore.coreset.candidates import Candidates
-from fedcore.coreset.selectors import kmedoids
+from fedcore.coreset.selectors.kmedoids import solve_medoids
 from fedcore.types import Coreset, Generator
 
 NEEDS_LABELS = True  # `select_coreset` refuses to do without
@@ -13,4 +13,4 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     """Eq. 5 with d_jk = ∞ between classes; with fewer places than classes, these are forgotten."""
     classes = candidates.classes()
     kept = None if budget < len(torch.unique(classes)) else classes
-    return kmedoids.select(candidates, budget, generator, kept)
+    return solve_medoids(candidates, budget, generator, kept)
