@@ -104,28 +104,19 @@ def _best_swap(
 
 
 @inlined
-def _insert(state: Clusters, slot: int, row: Floats, stale: Indices, hits: Bytes) -> int:
+def _insert(state: Clusters, slot: int, row: Floats, stale: Indices) -> int:
     """Put a point into ``slot``; say how many of ``stale`` [n], who lost a medoid, were filled."""
     count = 0
     for j in range(len(row)):
-        lost = (state.near[j] == slot) | (state.second[j] == slot)
-        hits[j] = np.uint8(lost) | np.uint8(row[j] < state.second_distance[j])
-    eights = hits.view(np.uint64)
-    for eight in range(len(eights)):
-        if eights[eight] == 0:
-            continue
-        for j in range(8 * eight, 8 * eight + 8):
-            if hits[j] == 0:
-                continue
-            distance = row[j]
-            if state.near[j] == slot or state.second[j] == slot:
-                stale[count] = j
-                count += 1
-            elif distance < state.near_distance[j]:
-                state.second[j], state.second_distance[j] = state.near[j], state.near_distance[j]
-                state.near[j], state.near_distance[j] = slot, distance
-            else:
-                state.second[j], state.second_distance[j] = slot, distance
+        distance = row[j]
+        if state.near[j] == slot or state.second[j] == slot:
+            stale[count] = j
+            count += 1
+        elif distance < state.near_distance[j]:
+            state.second[j], state.second_distance[j] = state.near[j], state.near_distance[j]
+            state.near[j], state.near_distance[j] = slot, distance
+        elif distance < state.second_distance[j]:
+            state.second[j], state.second_distance[j] = slot, distance
     return count
 
 
@@ -167,7 +158,7 @@ def sweep(
         state.medoids[slot] = candidate
         if not stored:
             place(source, candidate, slot)
-        for position in range(_insert(state, slot, row, stale, hits)):
+        for position in range(_insert(state, slot, row, stale)):
             assign(source, state, stale[position], to_medoids)
         cheapest = charge_removals(state, weights)
         total += change
