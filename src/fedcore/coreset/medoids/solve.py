@@ -155,10 +155,12 @@ def _sorted(
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     fresh = np.ones(len(order), np.bool_)
-    # Equal hashes are checked, so a collision cannot merge two different points.
     suspects = np.flatnonzero(keys[1:] == keys[:-1])
+    if not len(suspects):
+        return order, fresh, True
+    # Equal hashes are checked, so a collision cannot merge two different points.
     same = np.ones(len(suspects), np.bool_)
-    for values in rows if len(suspects) else ():
+    for values in rows:
         bits = values.view(np.int32)
         same &= (bits[order[suspects]] == bits[order[suspects + 1]]).all(axis=1)
     fresh[suspects + 1] = ~same
