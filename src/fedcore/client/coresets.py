@@ -32,7 +32,6 @@ GRADIENTS_FIRST = (
 )
 # Samples of kept coresets, all together (16 bytes each): above it the oldest are built again.
 MOST_KEPT = 4_000_000
-DRAWN = (NONE, REMEMBERED)  # what is drawn by these is drawn anew in every round
 
 Choose = Callable[[], Samples]
 Clients = Mapping[ClientId, ClientData]
@@ -90,7 +89,12 @@ class Coresets:
         # A spec that came before in the plan is to be drawn anew.
         earlier = sum(one.coreset == spec for one in assignment.plan.phases[:phase])
         path = assignment.path("coreset", *([earlier] if earlier else []))
-        choose, key = self._choice(assignment, spec, watched, path), (assignment.client_id, spec)
+        if asks_nothing_of_the_model(spec):
+            watched = None
+        elif watched is None:
+            raise BadOption(GRADIENTS_FIRST)
+        choose = partial(self._chosen, assignment, spec, watched, path)
+        key = assignment.client_id, spec
         if self._workers is None or key in self._kept:
             return lambda: self._waited(lambda: self._worked(choose))
         running = self._expected.get(key)
@@ -129,40 +133,27 @@ class Coresets:
     def _missing(self, assignment: Assignment, phase: int) -> int:
         """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
         client, spec = assignment.client_id, assignment.plan.phases[phase].coreset
-        if spec is None or spec.proxy in DRAWN or not asks_nothing_of_the_model(spec):
+        if spec is None or not _lasts(spec) or (client, spec) in self._kept:
             return 0
-        return 0 if (client, spec) in self._kept else len(self._clients[client])
+        return len(self._clients[client])
 
-    def _choice(
+    def _chosen(
         self, assignment: Assignment, spec: CoresetSpec, watched: Watched | None, path: Path
-    ) -> Choose:
-        """What chooses, on any thread."""
-        if asks_nothing_of_the_model(spec):
-            return partial(self._by_inputs, assignment, spec, path)
-        if watched is None:
-            raise BadOption(GRADIENTS_FIRST)
-        return partial(self._by_gradients, assignment, spec, watched, path)
-
-    def _by_gradients(
-        self, assignment: Assignment, spec: CoresetSpec, watched: Watched, path: Path
     ) -> Samples:
-        """A new choice every round, because gradients change."""
-        try:
-            candidates = _candidates(self._clients[assignment.client_id], spec, watched)
-        except NotFinite:
-            # Diverged: an answer is given, and left out of the average, so that others' count.
-            spec = replace(spec, selector="uniform-plain", proxy=NONE)
-            return self._by_inputs(assignment, spec, path)
-        return build_samples(assignment, spec, candidates, path)
-
-    def _by_inputs(self, assignment: Assignment, spec: CoresetSpec, path: Path) -> Samples:
-        """A random draw, new every round; or what inputs say, once per client and spec, kept."""
+        """By gradients, or at random, anew every round; by inputs once per client and spec."""
         client = assignment.client_id
         kept = self._kept.get((client, spec))
         if kept is not None:
             return kept
-        candidates = _candidates(self._clients[client], spec, None)
-        if spec.proxy == NONE:
+        try:
+            candidates = _candidates(self._clients[client], spec, watched)
+        except NotFinite:
+            if watched is None:
+                raise
+            # Diverged: an answer is given, and left out of the average, so that others' count.
+            spec = replace(spec, selector=PLAIN, proxy=NONE)
+            candidates = _candidates(self._clients[client], spec, None)
+        if not _lasts(spec):
             return build_samples(assignment, spec, candidates, path)
         samples = build_samples(assignment, spec, candidates, ("coreset", client))
         with self._lock:
@@ -197,7 +188,12 @@ class Coresets:
 
 def asks_nothing_of_the_model(spec: CoresetSpec) -> bool:
     """Whether a coreset can be had without a pass of the model over the samples."""
-    return spec.proxy in DRAWN or (spec.proxy == STATIC and not needs_losses(spec.selector))
+    return spec.proxy in (NONE, REMEMBERED) or _lasts(spec)
+
+
+def _lasts(spec: CoresetSpec) -> bool:
+    """Whether inputs alone decide, so that a choice holds for all rounds."""
+    return spec.proxy == STATIC and not needs_losses(spec.selector)
 
 
 @functools.cache  # a file of a user's own is not read anew for every phase of every client

@@ -93,7 +93,9 @@ class Job:
         watched: Watched | None = None
         for number, phase in enumerate(assignment.plan.phases):
             if phase.forward_price is not None:
-                watched = self._look()
+                # For the last layer's gradients alone (section 4.4 b)
+                looked = self.looked or self._passed(torch.arange(size))
+                self.looked, watched = None, self._watched(looked)
                 continue
             choose = self._early.get(number)
             if phase.coreset is not None and phase.coreset.proxy == REMEMBERED:
@@ -115,13 +117,6 @@ class Job:
             yield Train(tape, _yields_gradients(assignment.plan, number), first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
 
-    def _look(self) -> Watched:
-        """A forward pass on everything, for the last layer's gradients alone (section 4.4 b)."""
-        looked, self.looked = self.looked, None
-        if looked is None:
-            looked = self._passed(torch.arange(len(self.data)))
-        return self._watched(looked)
-
     def _passed(self, indices: Tensor) -> HeadGradients:
         """What some samples show, at the parameters as they are now."""
         batches = (self.data.take(part) for part in torch.split(indices, LOOK_CHUNK))
@@ -135,16 +130,15 @@ class Job:
 
     def _note_coreset(self, samples: Samples) -> None:
         """Its size and its ε; on the whole model only where asked for."""
-        full = None
-        if self.settings.measure_full_gradient:
-            full = full_gradient_error(self.task, self._params, self.data, samples)
+        asked = self.settings.measure_full_gradient
+        here = self.task, self._params, self.data, samples
         self._answer = replace(
             self._answer,
             fell_back=samples.fell_back,
             coreset_size=len(samples.indices),
             gradient_error=samples.gradient_error,
             payload=samples.told,
-            full_gradient_error=full,
+            full_gradient_error=full_gradient_error(*here) if asked else None,
         )
 
 

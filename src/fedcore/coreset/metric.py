@@ -162,18 +162,14 @@ def pair_distances(space: Metric, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _between(space: Metric, first: Tensor, second: Tensor) -> Tensor:
-    differences, means, gaps = [], [], []
-    for factor, extra in zip(space.factors, (0.0, float(space.bias)), strict=False):
-        one, other = factor[first].double(), factor[second].double()
-        differences.append((one - other).square().sum(dim=1))
-        if len(space.factors) == 2:
-            norms = [end.square().sum(1) + extra for end in (one, other)]
-            means.append((norms[0] + norms[1]) / 2)
-            gaps.append(norms[0] - norms[1])
-    if len(differences) == 1:
-        return differences[0].sqrt()
-    left, right = differences
-    squared = left * (means[1] - right / 4) + right * (means[0] - left / 4) + gaps[0] * gaps[1] / 2
+    ends = [(factor[first].double(), factor[second].double()) for factor in space.factors]
+    left, *rest = [(one - other).square().sum(dim=1) for one, other in ends]
+    if not rest:
+        return left.sqrt()
+    (one, other), (z, other_z) = [[end.square().sum(1) for end in pair] for pair in ends]
+    z, other_z, right = z + float(space.bias), other_z + float(space.bias), rest[0]
+    squared = left * ((z + other_z) / 2 - right / 4) + right * ((one + other) / 2 - left / 4)
+    squared += (one - other) * (z - other_z) / 2
     return squared.clamp(min=0).sqrt()
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from fedcore.coreset.medoids import plain
 from fedcore.coreset.medoids import solve as module
-from fedcore.coreset.medoids.kernels import add_keys, grouped
+from fedcore.coreset.medoids.kernels import add_keys
 from fedcore.coreset.metric import Euclidean
 
 
@@ -116,9 +116,9 @@ def test_groups_are_the_same_without_compiled_loops(monkeypatch, count, width, c
 
 def test_equal_keys_of_different_points_are_not_trusted():
     values = np.array([[1.0], [1.0], [2.0]], np.float32)
-    keys = np.tile(np.array([7, 7, 9]), (3, 1))
-    first, group, counts, certain = grouped(keys, values)
+    order, fresh, certain = module._sorted(np.array([7, 7, 9]), [values])
     assert certain
-    assert sorted(first.tolist()) == [0, 2]
-    assert (group[0] == group[1], sorted(counts.tolist())) == (True, [1, 2])
-    assert not grouped(np.zeros((3, 3), np.int64), values)[3]
+    assert (order.tolist(), fresh.tolist()) == ([0, 1, 2], [True, False, True])
+    _, fresh, certain = module._sorted(np.zeros(3, np.int64), [values])
+    assert not certain
+    assert fresh.tolist() == [True, False, True]

@@ -5,8 +5,8 @@ import pytest
 from plain_medoids import distance_matrix, exhaustive, objective, pam, rows_of
 
 from fedcore.coreset.medoids.exact import solve_exact, source_of, sweep
+from fedcore.coreset.medoids.geometry import clusters_of, fill
 from fedcore.coreset.medoids.problem import Problem
-from fedcore.coreset.medoids.source import clusters_of, fill
 from fedcore.coreset.metric import Euclidean
 
 

@@ -9,7 +9,7 @@ import torch
 
 from fedcore.client.coresets import Clients, Coresets
 from fedcore.task import Task
-from fedcore.types import Assignment, LocalUpdate, Params, SelectionTime, TrainingSettings
+from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
 
 Made = TypeVar("Made")
 
@@ -31,18 +31,10 @@ class BlockwiseExecutor:
         self._task, self._clients, self._settings = task, clients, settings
         self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)
-        self.memory = self._coresets.losses
+        self.memory, self.selection = self._coresets.losses, self._coresets.time
+        self.expect = self._coresets.expect
         self._workers: ThreadPoolExecutor | None = None
         self._own = threading.local()
-
-    @property
-    def selection(self) -> SelectionTime:
-        """What choosing coresets took so far."""
-        return self._coresets.time
-
-    def expect(self, assignments: Sequence[Assignment]) -> None:
-        """Begin to choose the coresets that these will need, where inputs alone decide."""
-        self._coresets.expect(assignments)
 
     def close(self) -> None:
         """Drop the blocks that no thread has begun, and the coresets likewise."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedcore.client.step import Batch, StepRule, stacked_step
 from fedcore.stacked import Form, Stack
 from fedcore.task import Task, has_hooks
 from fedcore.types import ClientData, Params
@@ -84,21 +83,15 @@ def bytes_of_a_step(
     padding = real.new_zeros(batch_size - len(real), *real.shape[1:])
     x = torch.cat([real, padding]).expand(clients, batch_size, *real.shape[1:])
     stack = {n: v.expand(clients, *v.shape).clone().requires_grad_() for n, v in params.items()}
-    labels = torch.zeros(clients, batch_size, dtype=torch.int64, device=device)
-    batch = Batch(x, labels, torch.ones_like(labels, dtype=torch.float32))
+    like = next(iter(params.values()))
+    probe = like.new_zeros(clients, batch_size, task.head_width).requires_grad_()
     gpus = [device] if device.type == "cuda" else []
-    form, kept, scores = form_of(task), 0, torch.empty(0)
+    kept = 0
 
     def count(saved: Tensor) -> Tensor:
         nonlocal kept
         kept += saved.numel() * saved.element_size()
         return saved
-
-    def noted(own: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        nonlocal scores
-        with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
-            scores, inputs = form(own, x, probe)
-        return scores, inputs
 
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(gpus):
@@ -107,7 +100,9 @@ def bytes_of_a_step(
             expected = task.logits(params, real).detach().expand(clients, -1, -1)
             if not torch.equal(before, _random_state(device)):
                 return None
-            stacked_step(noted, stack, batch, StepRule(0.0, 0.0, params), task.head_width or None)
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
+                scores, _ = form_of(task)(stack, x, probe if task.head_width else None)
+            torch.autograd.grad(scores.sum(), [*stack.values(), probe], materialize_grads=True)
     except Exception:
         return None
     tolerance = TOLERANCE[device.type] * (float(expected.abs().max()) + 1e-6)

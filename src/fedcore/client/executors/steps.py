@@ -30,7 +30,6 @@ class Pool:
     """Samples of a block's clients, in buffers that only grow; ``generation`` counts how often."""
 
     def __init__(self, device: torch.device) -> None:
-        """Begin without samples."""
         self.device, self.generation = device, 0
         self.x, self.y = torch.empty(0), torch.empty(0, dtype=torch.int64)
 

@@ -16,11 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Indices, Rows
+from fedcore.coreset.medoids.geometry import (
+    LEAF,
+    Clusters,
+    Floats,
+    Indices,
+    Rows,
+    Source,
+    assign,
+    clusters_of,
+    fill,
+    row_to,
+)
 from fedcore.coreset.medoids.kernels import member_costs
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.source import Clusters, Source, assign, clusters_of, fill, row_to
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
@@ -94,28 +104,19 @@ def _best_swap(
 
 
 @inlined
-def _insert(state: Clusters, slot: int, row: Floats, stale: Indices, hits: Bytes) -> int:
+def _insert(state: Clusters, slot: int, row: Floats, stale: Indices) -> int:
     """Put a point into ``slot``; say how many of ``stale`` [n], who lost a medoid, were filled."""
     count = 0
     for j in range(len(row)):
-        lost = (state.near[j] == slot) | (state.second[j] == slot)
-        hits[j] = np.uint8(lost) | np.uint8(row[j] < state.second_distance[j])
-    eights = hits.view(np.uint64)
-    for eight in range(len(eights)):
-        if eights[eight] == 0:
-            continue
-        for j in range(8 * eight, 8 * eight + 8):
-            if hits[j] == 0:
-                continue
-            distance = row[j]
-            if state.near[j] == slot or state.second[j] == slot:
-                stale[count] = j
-                count += 1
-            elif distance < state.near_distance[j]:
-                state.second[j], state.second_distance[j] = state.near[j], state.near_distance[j]
-                state.near[j], state.near_distance[j] = slot, distance
-            else:
-                state.second[j], state.second_distance[j] = slot, distance
+        distance = row[j]
+        if state.near[j] == slot or state.second[j] == slot:
+            stale[count] = j
+            count += 1
+        elif distance < state.near_distance[j]:
+            state.second[j], state.second_distance[j] = state.near[j], state.near_distance[j]
+            state.near[j], state.near_distance[j] = slot, distance
+        elif distance < state.second_distance[j]:
+            state.second[j], state.second_distance[j] = slot, distance
     return count
 
 
@@ -157,7 +158,7 @@ def sweep(
         state.medoids[slot] = candidate
         if not stored:
             place(source, candidate, slot)
-        for position in range(_insert(state, slot, row, stale, hits)):
+        for position in range(_insert(state, slot, row, stale)):
             assign(source, state, stale[position], to_medoids)
         cheapest = charge_removals(state, weights)
         total += change
@@ -180,15 +181,11 @@ def finish(source: Source, shuffled: Indices) -> tuple[Indices, Indices]:
 def swap_to_the_end(
     source: Source, start: Indices, weights: Floats
 ) -> tuple[Indices, Indices, int]:
-    """Swap until no swap helps; return what ``finish`` does, and the swaps."""
-    count = len(weights)
+    """Do all in one call: of tiny problems, each from Python takes a tenth of the time."""
     if len(source.matrix) > 0:
         fill(source)
     state = clusters_of(source, start)
-    first, quiet, swaps = 0, 0, 0
-    while quiet < count and swaps <= MOST_SWAPS * count:
-        first, quiet, made = sweep(source, state, weights, first, quiet, count)
-        swaps += made
+    _, _, swaps = sweep(source, state, weights, 0, 0, MOST_SWAPS * len(weights))
     medoids, near = finish(source, state.medoids)
     return medoids, near, swaps
 
@@ -204,7 +201,7 @@ def source_of(rows: Rows, labels: Indices | None, medoids: Indices, *, stored: b
     return Source(matrix, rows, leaves, own, classes, served)
 
 
-def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
+def solve_exact(problem: Problem, over: Over = None) -> Medoids:
     """Swap from ``problem.start`` until no swap helps, or the time is up."""
     rows, labels, count = problem.rows, problem.labels, len(problem.weights)
     long = rows.left.shape[1] + rows.right.shape[1] > LONG
@@ -217,16 +214,15 @@ def solve_exact(problem: Problem, over: Over | None = None) -> Medoids:
         medoids, near, swaps = swap_to_the_end(source, problem.start, problem.weights)
         return Medoids(medoids, near, "exact", swaps=swaps)
     state = clusters_of(source, problem.start)
-    first, quiet, swaps = 0, 0, 0
+    first, quiet, swaps, tries = 0, 0, 0, max(1, PIECE // count)
     while quiet < count and swaps <= MOST_SWAPS * count and not over():
-        tries = max(1, PIECE // count)
         first, quiet, made = sweep(source, state, problem.weights, first, quiet, tries)
         swaps += made
     medoids, near = finish(source, state.medoids)
     return Medoids(medoids, near, "exact", swaps=swaps, finished=quiet >= count)
 
 
-def _best_alone(problem: Problem, over: Over | None) -> Medoids:
+def _best_alone(problem: Problem, over: Over) -> Medoids:
     """Return the best single medoid by trying all, beginning with the start."""
     rows, count, begin = problem.rows, len(problem.weights), 0
     costs, size = np.full(count, np.inf), max(1, PIECE // count)

@@ -3,16 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, compiled_training, inlined
 from fedcore.coreset.medoids import geometry, products, search
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Found, Indices, Leaves, Rows
-from fedcore.coreset.medoids.problem import COARSE, FAR, FINE, LOW_24, LOW_40, MIXED
+from fedcore.coreset.medoids.geometry import LEAF, Doubles, Floats, Found, Indices, Leaves, Rows
+from fedcore.coreset.medoids.problem import COARSE, FAR, FINE
 from fedcore.coreset.medoids.products import Products
 from fedcore.coreset.medoids.search import Index
-
-Doubles = NDArray[np.float64]
 
 
 @inlined
@@ -50,33 +47,6 @@ def add_keys(keys: Indices, values: Floats, factors: Indices) -> None:
             second += _mixed(np.int64(np.int32(np.rint(step)))) * factors[t]
         keys[0, point] += first
         keys[1, point] += second
-
-
-@compiled
-def grouped(keys: Indices, values: Floats) -> tuple[Indices, Indices, Indices, bool]:
-    """Sort points by three keys, as ``solve.distinct``: its answer, and whether it is certain."""
-    count, words, number, certain = len(values), values.view(np.int32), -1, True
-    joined, group = np.empty(count, np.int64), np.empty(count, np.int64)
-    first, counts = np.empty(count, np.int64), np.zeros(count, np.int64)
-    for point in range(count):
-        mixed = keys[0, point], keys[1, point], keys[2, point]
-        for shift, factor in MIXED:
-            one, two, three = mixed
-            one, two = (one ^ (one >> shift)) * factor, (two ^ (two >> shift)) * factor
-            mixed = one, two, (three ^ (three >> shift)) * factor
-        one, two, three = mixed
-        joined[point] = (one & ~LOW_40) | (two & LOW_40 & ~LOW_24) | (three & LOW_24)
-    order = np.argsort(joined, kind="mergesort")
-    for rank in range(count):
-        point, before = order[rank], order[rank - 1]
-        if rank > 0 and joined[point] == joined[before]:
-            certain &= bool(np.all(words[point] == words[before]))
-        else:
-            number += 1
-            first[number] = point
-        group[point] = number
-        counts[number] += 1
-    return first[: number + 1], group, counts[: number + 1], certain
 
 
 @compiled_training
@@ -137,11 +107,7 @@ def _widest(points: Floats, items: Indices, begin: int, end: int) -> int:
         for t in range(width):
             low[t] = min(low[t], row[t])
             high[t] = max(high[t], row[t])
-    best, spread = 0, high[0] - low[0]
-    for t in range(1, width):
-        if high[t] - low[t] > spread:
-            best, spread = t, high[t] - low[t]
-    return best
+    return int(np.argmax(high - low))
 
 
 @compiled

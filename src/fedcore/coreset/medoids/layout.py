@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.coreset.medoids import kernels
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints, Leaves, Rows
+from fedcore.coreset.medoids.geometry import LEAF, Floats, Indices, Ints, Leaves, Rows
 from fedcore.coreset.medoids.moves import EXTRAS, Lists
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 from fedcore.coreset.medoids.products import Products
@@ -22,6 +22,8 @@ TRIED = 256  # members of a cluster as its medoid, at most,
 WIDE = 32  # or so much less as vectors are longer than this
 NOTHING, NO_FACTOR = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
 NO_LEAVES = np.zeros((0, 0, 0), np.float32)
+Places = NDArray[np.bool_]
+Searched = Index | Products
 
 
 def rows_of(factors: list[Floats], *, bias: bool = False) -> Rows:
@@ -84,7 +86,7 @@ def _blocks(values: Floats) -> Floats:
 class Layout:
     """The points of a problem where near ones stand together; *places* count from here on."""
 
-    order: NDArray[np.int64]  # [n] which point of the problem stands in a place
+    order: Indices  # [n] which point of the problem stands in a place
     rows: Rows
     weights: Floats
     segments: tuple[tuple[int, int], ...]  # where each label begins and ends
@@ -93,13 +95,13 @@ class Layout:
     def __len__(self) -> int:
         return len(self.order)
 
-    def places(self, points: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def places(self, points: Indices) -> Places:
         """Mark the places where ``points`` of the problem stand."""
         marked = np.zeros(len(self), np.bool_)
         marked[points] = True
         return marked[self.order]
 
-    def solution(self, chosen: NDArray[np.bool_], near: Ints, path: str) -> Medoids:
+    def solution(self, chosen: Places, near: Ints, path: str) -> Medoids:
         """Go back from places to points; ``near`` [n] is the place of each place's medoid."""
         names = np.sort(self.order[chosen])
         owner = np.empty(len(self), np.int64)
@@ -126,7 +128,7 @@ def layout_of(problem: Problem) -> Layout:
     return Layout(order, take_rows(rows, order), problem.weights[order], segments, far)
 
 
-def index_of(rows: Rows, names: NDArray[np.integer]) -> Index | Products:
+def index_of(rows: Rows, names: NDArray[np.integer]) -> Searched:
     """Prepare the points called ``names`` (positions in ``rows``, ascending) to be searched."""
     chosen = take_rows(rows, names)
     if len(rows.norms):
@@ -138,13 +140,7 @@ def index_of(rows: Rows, names: NDArray[np.integer]) -> Index | Products:
 
 
 def nearest(
-    rows: Rows,
-    queries: NDArray[np.int64],
-    index: Index | Products,
-    k: int,
-    *,
-    keep_own: bool = False,
-    over: Over | None = None,
+    rows: Rows, queries: Indices, index: Searched, k: int, keep_own: bool = False, over: Over = None
 ) -> tuple[Ints, Floats]:
     """Return each query's k nearest points of ``index``, [m, k] names and distances, sorted.
 
@@ -176,9 +172,7 @@ def nearest(
     return points, distances
 
 
-def build_lists(
-    layout: Layout, length: int, over: Over | None, among: NDArray[np.bool_] | None = None
-) -> Lists:
+def build_lists(layout: Layout, length: int, over: Over, among: Places | None = None) -> Lists:
     """Return every point's list of ``length``; with ``among``, of itself and those places alone."""
     count, length = len(layout), min(length, len(layout))
     shape = count, length + EXTRAS
@@ -194,7 +188,7 @@ def build_lists(
         index = index_of(layout.rows, inside)
         for first in range(begin, end, 8192):
             queries = np.arange(first, min(first + 8192, end))
-            found = nearest(layout.rows, queries, index, length - 1, over=over)
+            found = nearest(layout.rows, queries, index, length - 1, False, over)
             part, known = slice(first, first + len(queries)), (found[0] >= 0).sum(1)
             lists.points[part, 0], lists.points[part, 1:length] = queries, found[0]
             lists.distances[part, 0], lists.distances[part, 1:length] = 0.0, found[1]
@@ -206,11 +200,7 @@ def build_lists(
 
 
 def nearest_among(
-    layout: Layout,
-    members: NDArray[np.bool_],
-    queries: NDArray[np.int64],
-    number: int,
-    over: Over | None = None,
+    layout: Layout, members: Places, queries: Indices, number: int, over: Over = None
 ) -> tuple[Ints, Floats]:
     """Return the ``number`` nearest ``members`` of ascending places, each in its label; or −1."""
     points = np.full((len(queries), number), -1, np.int32)
@@ -221,7 +211,7 @@ def nearest_among(
         if low == high or not len(inside):
             continue
         index = index_of(layout.rows, inside)
-        found = nearest(layout.rows, queries[low:high], index, number, keep_own=True, over=over)
+        found = nearest(layout.rows, queries[low:high], index, number, True, over)
         points[low:high], distances[low:high] = found
     return points, distances
 
@@ -229,12 +219,12 @@ def nearest_among(
 class Ranked(NamedTuple):
     """Places cluster by cluster, and in each the best medoid first."""
 
-    places: NDArray[np.int64]  # [n]
-    begins: NDArray[np.int64]  # [clusters + 1] where each cluster begins in ``places``
+    places: Indices  # [n]
+    begins: Indices  # [clusters + 1] where each cluster begins in ``places``
     total: float  # Σ of all clusters' costs with their best medoids
 
 
-def ranked(layout: Layout, who: NDArray[np.int64], near: Ints, distance: Floats) -> Ranked:
+def ranked(layout: Layout, who: Indices, near: Ints, distance: Floats) -> Ranked:
     """Order clusters' members, places ``who``, by what they cost as its medoid."""
     # A medoid stands first in its own cluster even where others lie at distance 0.
     away = np.where(near[who] == who, np.float32(-1.0), distance[who])

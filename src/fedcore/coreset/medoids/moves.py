@@ -84,8 +84,7 @@ def who_lists(lists: Lists, begins: Ints, ends: Ints) -> Reverse:
     for point in range(count):
         for position in range(begins[point], ends[point]):
             offsets[lists.points[point, position] + 1] += 1
-    for point in range(count):
-        offsets[point + 1] += offsets[point]
+    offsets = np.cumsum(offsets)
     points = np.empty(offsets[count], np.int32)
     distances = np.empty(offsets[count], np.float32)
     free = offsets[:count].copy()

@@ -14,16 +14,13 @@ if TYPE_CHECKING:  # the answer must be at hand where numba is not
 
 COARSE, FINE = 7, 12  # bits of a number that the leading hash of a point sees, and the next one
 FAR = 2.0**30  # steps from the mean, beyond which they see no difference
-LOW_40, LOW_24 = np.int64((1 << 40) - 1), np.int64((1 << 24) - 1)  # bits of joined hashes
-# Shifts and factors that spread what keys differ in over all their bits.
-MIXED = (31, -7046029254386353131), (29, -4658895280553007687)
 
 
 class TimeUp(Exception):
     """The time ran out in the middle of something that is of no use unfinished."""
 
 
-Over = Callable[[], bool]  # a look at the clock: whether the time is up
+Over = Callable[[], bool] | None  # a look at the clock: whether the time is up; or none is set
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from fedcore.coreset.medoids import geometry
 from fedcore.coreset.medoids.geometry import FAR, LANES, LEAF, Floats, Found, Indices, Ints, Rows
 from fedcore.coreset.medoids.search import Keys, furthest_bits, key_of, thin, threshold, write
 
+Bits = NDArray[np.uint32]
+Span = tuple[np.uint32, np.uint32]  # the least and the largest, as bits
+
 
 class Products(NamedTuple):
     """Points to search among."""
@@ -30,19 +33,10 @@ class Products(NamedTuple):
 
 @compiled
 def _measure(
-    rows: Rows,
-    point: int,
-    names: Ints,
-    bounds: NDArray[np.uint32],
-    least: np.uint32,
-    limit: np.uint32,
-    keys: Keys,
-    held: int,
-    wanted: int,
-    sums: Floats,
+    rows: Rows, point: int, names: Ints, bounds: Bits, span: Span, keys: Keys, held: int, most: int
 ) -> int:
-    """Append keys of points with bounds from ``least`` to ``limit``, as bits; the nearest stay."""
-    room = keys.shape[1] - 1
+    """Append keys of points with bounds in a ``span``; of too many the ``most`` nearest stay."""
+    (least, limit), room, sums = span, keys.shape[1] - 1, np.empty(LANES, np.float32)
     for begin in range(0, len(bounds), LEAF):
         hits = np.uint32(0)
         for j in range(LEAF):
@@ -56,7 +50,7 @@ def _measure(
             keys[0, held] = key_of(sums.view(np.uint32)[0], names[j])
             held += 1
             if held > room:
-                held = thin(keys, 0, held, wanted, wanted // 4)
+                held = thin(keys, 0, held, most, most // 4)
                 limit = min(limit, furthest_bits(keys, 0, held))
     return held
 
@@ -74,7 +68,6 @@ def nearest_by_products(
     keys = np.empty((1, 2 * wanted + 64), np.uint64)
     bounds = np.full(-(-size // LEAF) * LEAF, np.float32(FAR), np.float32)  # nobody at the end
     bits = bounds.view(np.uint32)
-    sums = np.empty(LANES, np.float32)
     sure, two, zero = np.float32(1.0) - slack, np.float32(2.0), np.float32(0.0)
     for q in range(len(queries)):
         point = queries[q]
@@ -83,12 +76,12 @@ def nearest_by_products(
             bounds[j] = max(sure * (own + norms[j]) - two * products[q, j], zero)
         least = min(wanted, size)
         nearest = np.uint32(threshold(bits[:size], least, least // 4))
-        none, next_one = np.uint32(0), nearest + np.uint32(1)
-        held = _measure(rows, point, names, bits, none, nearest, keys, 0, wanted, sums)
+        span = np.uint32(0), nearest
+        held = _measure(rows, point, names, bits, span, keys, 0, wanted)
         if held >= wanted:
             held = thin(keys, 0, held, wanted, 0)
-            limit = furthest_bits(keys, 0, held)
-            held = _measure(rows, point, names, bits, next_one, limit, keys, held, wanted, sums)
+            span = nearest + np.uint32(1), furthest_bits(keys, 0, held)
+            held = _measure(rows, point, names, bits, span, keys, held, wanted)
         if held > wanted + 8:
             held = thin(keys, 0, held, wanted, 8)
         write(keys, 0, held, -1 if keep_own else point, points[q : q + 1], distances[q : q + 1])

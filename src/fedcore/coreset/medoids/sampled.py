@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints
-from fedcore.coreset.medoids.layout import Layout, Ranked, build_lists, ranked
+from fedcore.coreset.medoids.layout import Layout, Places, Ranked, build_lists, ranked
 from fedcore.coreset.medoids.moves import settle
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.sparse import SURPLUS, Best, Places, Search, begin, polished, served_by
+from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, begin, polished, served_by
 
 EACH = 10  # candidates a medoid,
 SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
@@ -38,7 +38,7 @@ class Served(NamedTuple):
     swaps: int
 
 
-def solve_sampled(problem: Problem, over: Over | None = None) -> Medoids:
+def solve_sampled(problem: Problem, over: Over = None) -> Medoids:
     """Swap among candidates, centre, draw new candidates, repeat; see the module's first lines."""
     layout, best = begin(problem, over)
     try:

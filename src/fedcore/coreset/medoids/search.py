@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids import geometry
-from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Found, Indices, Ints, Rows
+from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Found, Indices, Ints, Real, Rows
 
 Keys = NDArray[np.uint64]
 PART = 16  # points of a leaf that are passed over together if none is near
@@ -73,10 +73,7 @@ def thin(keys: Keys, row: int, count: int, wanted: int, slack: int) -> int:
 @compiled
 def furthest_bits(keys: Keys, row: int, count: int) -> np.uint32:
     """Return the bits of the largest squared distance among keys[row, :count]."""
-    largest = np.uint64(0)
-    for i in range(count):
-        largest = max(largest, keys[row, i])
-    return np.uint32(largest >> np.uint64(32))
+    return np.uint32(keys[row, :count].max() >> np.uint64(32))
 
 
 @compiled
@@ -100,36 +97,22 @@ def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: F
 
 
 @inlined
-def _box_bounds(index: Index, turned: Floats, leaf: int, bounds: Floats) -> None:
-    """Set ``bounds`` [64] to the squared distances of 64 queries [d, 64] to the leaf's box."""
-    bounds[:] = 0.0
-    for t in range(index.low.shape[0]):
-        low, high = index.low[t, leaf], index.high[t, leaf]
-        for q in range(LEAF):
-            gap = max(low - turned[t, q], turned[t, q] - high)
-            gap = max(gap, np.float32(0.0))
-            bounds[q] += gap * gap
+def _add_gaps(low: Floats, high: Floats, begin: Real, end: Real, out: Floats) -> None:
+    """Add to ``out`` the squared gaps in one coordinate between low .. high and begin .. end."""
+    for j in range(len(out)):
+        gap = max(low[j] - end, begin - high[j], np.float32(0.0))
+        out[j] += gap * gap
 
 
 @compiled
 def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
     """Bound queries' distances to every leaf, box to box; ``near``, of some, is how to visit."""
     least[:], near[:] = 0.0, 0.0
-    step = max(1, count // 8)
     for t in range(index.low.shape[0]):
-        low, high = turned[t, 0], turned[t, 0]
-        for q in range(count):
-            low, high = min(low, turned[t, q]), max(high, turned[t, q])
-        for leaf in range(len(least)):
-            gap = max(index.low[t, leaf] - high, low - index.high[t, leaf])
-            gap = max(gap, np.float32(0.0))
-            least[leaf] += gap * gap
-        for q in range(0, count, step):
-            value = turned[t, q]
-            for leaf in range(len(least)):
-                gap = max(index.low[t, leaf] - value, value - index.high[t, leaf])
-                gap = max(gap, np.float32(0.0))
-                near[leaf] += gap * gap
+        own, low, high = turned[t, :count], index.low[t], index.high[t]
+        _add_gaps(low, high, own.min(), own.max(), least)
+        for q in range(0, count, max(1, count // 8)):
+            _add_gaps(low, high, own[q], own[q], near)
 
 
 @inlined
@@ -189,7 +172,9 @@ def nearest_by_leaves(
         # Rounding may push a bound above the distance it bounds: allow for that.
         if least[leaf] * np.float32(0.9999) > largest:
             continue
-        _box_bounds(index, turned, leaf, bounds)
+        bounds[:] = 0.0
+        for t in range(len(turned)):
+            _add_gaps(turned[t], turned[t], index.low[t, leaf], index.high[t, leaf], bounds)
         visiting = 0
         for q in range(LEAF):
             # Written always, kept by moving on, as in _collect.

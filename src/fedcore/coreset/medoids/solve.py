@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcore.compiled import have_numba
-from fedcore.coreset.medoids.problem import LOW_24, LOW_40, MIXED, Medoids, Over, Problem
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem
 from fedcore.coreset.metric import Array, Euclidean, Metric, pair_distances, relative
 from fedcore.seeding import words
 
@@ -26,6 +26,9 @@ LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, cl
 MOST_ROUNDED = 4096  # points up to which rounded numbers lead: of more, some always round apart
 NUMBA = have_numba()
 HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
+LOW_40, LOW_24 = (1 << 40) - 1, (1 << 24) - 1  # bits of joined hashes
+# Shifts and factors that spread what keys differ in over all their bits.
+MIXED = (31, -7046029254386353131), (29, -4658895280553007687)
 
 Indices = NDArray[np.int64]
 
@@ -48,7 +51,7 @@ def solve(
     labels: Tensor | NDArray[np.integer] | None = None,
     start: Tensor | NDArray[np.integer] | None = None,
     seconds: float | None = None,
-    over: Over | None = None,
+    over: Over = None,
     path: str = "auto",
 ) -> Medoids:
     """Choose k medoids among the points of a space, or of Euclidean ``space`` [n, d].
@@ -84,20 +87,19 @@ def solve(
     if path == "torch":
         from fedcore.coreset.medoids.plain import solve_plain
 
-        solution = solve_plain(single, points.first, points.counts, classes, begin, over)
-    else:
-        from fedcore.coreset.medoids.layout import rows_of
+        own = single.cpu().take(torch.from_numpy(points.first))
+        return _answer(metric, points, solve_plain(own, points.counts, classes, begin, over))
+    from fedcore.coreset.medoids import exact, layout, principal, sampled, sparse
 
-        factors = [factor[points.first] for factor in factors]
-        short = SHORT_OF_FEW if len(points.first) <= SMALL else SHORT
-        if len(factors) == 1 and factors[0].shape[1] > short:
-            from fedcore.coreset.medoids.principal import turned
-
-            factors = [turned(factors[0])]
-        rows, weights = rows_of(factors, bias=single.bias), points.counts.astype(np.float32)
-        problem = Problem(rows, weights, k, begin, start is not None, classes)
-        solution = _compiled(problem, path, over)
-    return _answer(metric, points, solution)
+    factors = [factor[points.first] for factor in factors]
+    short = SHORT_OF_FEW if len(points.first) <= SMALL else SHORT
+    if len(factors) == 1 and factors[0].shape[1] > short:
+        factors = [principal.turned(factors[0])]
+    rows, weights = layout.rows_of(factors, bias=single.bias), points.counts.astype(np.float32)
+    problem = Problem(rows, weights, k, begin, start is not None, classes)
+    paths = {"sparse": sparse.solve_sparse, "sampled": sampled.solve_sampled}
+    solved = exact.solve_exact if k == 1 else paths.get(path, exact.solve_exact)
+    return _answer(metric, points, solved(problem, over))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
     do that.
     """
     if NUMBA:
-        from fedcore.coreset.medoids.kernels import add_keys, grouped
+        from fedcore.coreset.medoids.kernels import add_keys
     else:
         from fedcore.coreset.medoids.plain import add_keys
     generator = np.random.default_rng([seed, *HASH])
@@ -131,10 +133,6 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
         label = labels.astype(np.int32)[:, None].view(np.float32)
         add_keys(keys[-1:], label, _factors(generator, 1))
         rows = [*rows, label]
-    if NUMBA and small and len(rows) == 1:
-        *found, certain = grouped(keys, rows[0])
-        if certain:  # as nearly always; else what follows finds out
-            return Distinct(*found)
     for shift, factor in MIXED:
         keys ^= keys >> shift
         keys *= factor
@@ -173,32 +171,18 @@ def _factors(generator: np.random.Generator, width: int) -> Indices:
     return generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1
 
 
-def _compiled(problem: Problem, path: str, over: Over | None) -> Medoids:
-    if path == "exact" or problem.k == 1:
-        from fedcore.coreset.medoids.exact import solve_exact as solved
-    elif path == "sparse":
-        from fedcore.coreset.medoids.sparse import solve_sparse as solved
-    else:
-        from fedcore.coreset.medoids.sampled import solve_sampled as solved
-    return solved(problem, over)
-
-
 def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
     values = torch.as_tensor(labels)
-    if values.shape != (count,):
-        got = f"got shape {tuple(values.shape)}"
-        raise ValueError(f"labels must be one integer a point ({count} points), {got}")
-    if values.is_floating_point() or values.is_complex():
-        raise ValueError(f"labels must be integers, got {values.dtype}")
+    if values.shape != (count,) or values.is_floating_point() or values.is_complex():
+        got = f"got {values.dtype} of shape {tuple(values.shape)}"
+        raise ValueError(f"labels must be integers, one integer a point ({count} points), {got}")
     return values.cpu().numpy().astype(np.int64)
 
 
 def _all_distinct(points: Distinct, k: int) -> Medoids:
     """There are no more than k different points: each is chosen, then second copies."""
-    chosen = np.zeros(len(points.group), np.bool_)
-    chosen[points.first] = True
-    chosen[np.flatnonzero(~chosen)[: k - len(points.first)]] = True
-    indices = np.flatnonzero(chosen)
+    others = np.setdiff1d(np.arange(len(points.group)), points.first)
+    indices = np.sort(np.append(points.first, others[: k - len(points.first)]))
     slot = np.empty(len(points.first), np.int64)
     slot[points.group[indices][::-1]] = np.arange(len(indices))[::-1]  # the first copy serves
     assignment = slot[points.group]

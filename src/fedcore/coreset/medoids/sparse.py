@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from fedcore.coreset.medoids import moves
 from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
 from fedcore.coreset.medoids.geometry import Floats, Ints
-from fedcore.coreset.medoids.layout import Layout, build_lists, layout_of, nearest_among, ranked
+from fedcore.coreset.medoids.layout import (
+    Layout,
+    Places,
+    build_lists,
+    layout_of,
+    nearest_among,
+    ranked,
+)
 from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables, settle
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
 
@@ -25,8 +32,6 @@ POLISHED = (1200, 90_000_000)
 STIRRED = (4, 10)  # n / k between these: medoids are stirred
 ENOUGH = 5e-4  # of the objective: what a turn must gain for another to follow
 STRIDE = 512  # candidates between two looks at the clock
-
-Places = NDArray[np.bool_]
 
 
 def list_length(count: int, k: int) -> int:
@@ -41,7 +46,7 @@ class Best:
 
     chosen: Places
     total: float
-    over: Over | None  # the clock; without one nobody asks
+    over: Over  # the clock; without one nobody asks
 
     def note(self, chosen: Places, total: float) -> None:
         """Remember these if they are better."""
@@ -54,14 +59,14 @@ class Best:
             raise TimeUp
 
 
-def begin(problem: Problem, over: Over | None) -> tuple[Layout, Best]:
+def begin(problem: Problem, over: Over) -> tuple[Layout, Best]:
     """Lay the points out, with the start as the best so far."""
     layout = layout_of(problem)
     start = layout.places(problem.start)
     return layout, Best(start, np.inf if over is None else served_by(layout, start)[1], over)
 
 
-def solve_sparse(problem: Problem, over: Over | None = None) -> Medoids:
+def solve_sparse(problem: Problem, over: Over = None) -> Medoids:
     """Drop, swap, repair, repeat; see the module's first lines."""
     layout, best = begin(problem, over)
     try:
@@ -72,9 +77,7 @@ def solve_sparse(problem: Problem, over: Over | None = None) -> Medoids:
     return solution if solution.certified == 1.0 else polished(problem, solution, over, *POLISHED)
 
 
-def polished(
-    problem: Problem, solution: Medoids, over: Over | None, points: int, numbers: int
-) -> Medoids:
+def polished(problem: Problem, solution: Medoids, over: Over, points: int, numbers: int) -> Medoids:
     """Make sure that no swap helps by all distances, up to so many points, and n² d numbers."""
     count, width = len(problem.weights), sum(factor.shape[1] for factor in problem.rows[:2])
     if count > points or count**2 * width > numbers:
@@ -145,7 +148,7 @@ class Search:
         known = (state.second >= 0) & (state.second_distance <= lists.radius)
         return np.flatnonzero(~known & (lists.radius < state.far[0]))
 
-    def nearest(self, over: Over | None) -> Ints:
+    def nearest(self, over: Over) -> Ints:
         """Return everybody's nearest medoid, for certain."""
         near = self.state.near.copy()
         unsure = np.flatnonzero((near < 0) | (self.state.near_distance > self.lists.radius))

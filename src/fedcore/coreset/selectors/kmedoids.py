@@ -22,10 +22,8 @@ def solve_medoids(
     space, start, seconds = candidates.space, candidates.start, candidates.seconds
     seed = int(generator.integers(1 << 31))
     found = solve(space, budget, seed=seed, labels=labels, start=start, seconds=seconds)
-    device = space.factors[0].device
-    assignment = torch.from_numpy(found.assignment).to(device)
-    indices = torch.from_numpy(found.indices).to(device)
-    counts = np.bincount(found.assignment, minlength=len(indices)).astype(np.float64)
-    weights = torch.from_numpy(counts).to(device)
+    counts = np.bincount(found.assignment, minlength=len(found.indices)).astype(np.float64)
+    arrays, device = (found.indices, counts, found.assignment), space.factors[0].device
+    indices, weights, assignment = (torch.from_numpy(own).to(device) for own in arrays)
     error = gradient_error(space, indices, weights) if found.error is None else found.error
     return Coreset(indices, weights, found.objective, error, assignment)

@@ -49,26 +49,25 @@ def select_per_class(
 ) -> Coreset:
     """Run ``select`` in every class; samples of a class without a share join their nearest."""
     classes, members = torch.unique(candidates.classes(), return_inverse=True)
-    sizes = torch.bincount(members, minlength=len(classes)).cpu().numpy()
-    shares = split_budget(budget, sizes)
     groups = [torch.nonzero(members == number).flatten() for number in range(len(classes))]
-    shared = [(own, share) for own, share in zip(groups, shares.tolist(), strict=True) if share > 0]
-    parts = [
-        select(candidates.take(own), share, generator)
-        if share < len(own)
-        else everything(share, own.device)
-        for own, share in shared
-    ]
-    served = [own for own, _ in shared]
-    indices = torch.cat([own[part.indices] for own, part in zip(served, parts, strict=True)])
-    chosen, order = torch.sort(indices)
-    if len(served) < len(groups):
+    shares = split_budget(budget, np.array([len(own) for own in groups]))
+    owner, indices, weights, objective = torch.empty_like(members), [], [], 0.0
+    known = True  # whether somebody stands for everybody, which not all methods say
+    for own, share in zip(groups, shares.tolist(), strict=True):
+        if share == 0:
+            continue
+        if share < len(own):
+            part = select(candidates.take(own), share, generator)
+        else:
+            part = everything(share, own.device)
+        indices.append(own[part.indices])
+        weights.append(part.weights)
+        objective += part.objective or 0.0
+        known = known and part.assignment is not None
+        if part.assignment is not None:
+            owner[own] = own[part.indices[part.assignment]]
+    chosen, order = torch.sort(torch.cat(indices))
+    if len(indices) < len(groups):
         return nearest_counts(candidates.space, chosen)
-    weights = torch.cat([part.weights for part in parts])[order]
-    objective = sum(part.objective or 0.0 for part in parts)
-    owner = torch.empty_like(members)
-    for own, part in zip(served, parts, strict=True):
-        if part.assignment is None:  # a method in which nobody stands for anybody
-            return finish(candidates.space, chosen, weights, objective)
-        owner[own] = own[part.indices[part.assignment]]
-    return finish(candidates.space, chosen, weights, objective, torch.searchsorted(chosen, owner))
+    assignment = torch.searchsorted(chosen, owner) if known else None
+    return finish(candidates.space, chosen, torch.cat(weights)[order], objective, assignment)

@@ -21,7 +21,6 @@ class ImageClassifier(nn.Module):
     """Two convolutions with max-pools, one hidden layer, a linear head."""
 
     def __init__(self, channels: int, height: int, width: int, classes: int) -> None:
-        """Create the layers for images of one size."""
         super().__init__()
         self.first = nn.Conv2d(channels, MAPS[0], 5, padding=2)
         self.second = nn.Conv2d(MAPS[0], MAPS[1], 5, padding=2)

@@ -10,7 +10,6 @@ class LinearClassifier(nn.Module):
     """Scores x W' + b, through a sigmoid first if ``sigmoid`` is set."""
 
     def __init__(self, features: int, classes: int, *, sigmoid: bool = False) -> None:
-        """Create the one linear layer."""
         super().__init__()
         self.linear = nn.Linear(features, classes)
         self.sigmoid = sigmoid
@@ -22,13 +21,12 @@ class LinearClassifier(nn.Module):
 
     def stacked_form(self) -> Form:
         """The classifiers of many clients as one batched matrix product."""
-        sigmoid = self.sigmoid
 
         def form(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
             inputs = x.flatten(2)
             scores = affine(inputs, params["linear.weight"], params["linear.bias"])
             scores = scores if probe is None else scores + probe
-            return torch.sigmoid(scores) if sigmoid else scores, inputs
+            return torch.sigmoid(scores) if self.sigmoid else scores, inputs
 
         return form
 

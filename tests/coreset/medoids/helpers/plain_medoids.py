@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedcore.coreset.medoids import layout
 from fedcore.coreset.medoids.exact import source_of
-from fedcore.coreset.medoids.source import fill
+from fedcore.coreset.medoids.geometry import fill
 
 Distances = NDArray[np.floating]
 
