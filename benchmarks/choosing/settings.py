@@ -106,7 +106,7 @@ PARTS: dict[str, Part] = {
         conditions=("clean", "noise-40", "fivefold"),
         seeds=(0, 1, 2),
         rounds=30,
-        learning_rate=0.03,  # the best of most methods there; at 0.1 one run in five broke
+        learning_rate=0.1,  # likewise
         options={"evaluate_samples": 5000},
     ),
     "mnist-fedcore": Part(
@@ -119,7 +119,7 @@ PARTS: dict[str, Part] = {
         conditions=("clean", "noise-40", "fivefold"),
         seeds=(0, 1, 2),
         rounds=30,
-        learning_rate=0.03,
+        learning_rate=0.1,
         options={"evaluate_samples": 5000},
     ),
     "better": Part(

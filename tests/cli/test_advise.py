@@ -13,7 +13,7 @@ from fedcore.errors import BadOption, FedCoreError
 from fedcore.sim.outlook import time_to
 
 HEADER = "client,samples_per_second,download,upload,samples\n"
-TINY = {"epochs": 2, "clients_per_round": 3, "data": {"clients": 6}}
+TINY = {"epochs": 2, "clients_per_round": 3, "data": {"clients": 6}, "device": "cpu"}
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_short_runs_end_at_the_target_and_tell_how_far_they_are():
 
 
 def test_without_a_target_there_is_one():
-    advice = fedcore.advise("synthetic-1-1", budget=1, **TINY)
+    advice = fedcore.advise("synthetic-1-1", budget=3, **TINY)
     assert 0 < advice.target < 0.95
     assert any(one.time < math.inf for one in advice.outlooks)
 
