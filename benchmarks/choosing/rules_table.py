@@ -62,6 +62,7 @@ def told(rows: list[Row]) -> dict[str, str]:
     """Claims, and the numbers that they stand on; tests/benchmarks/test_choosing.py holds both."""
     mnist, text = ("mnist", 30.0), ("shakespeare", 30.0)
     easy, hard = ("synthetic-1-1", 10.0), ("synthetic-1-1", 90.0)
+    furthest = [longest(rows, (easy[0], level)) for level in (10.0, 30.0)]
     least = {name: min(values(rows, "turning", (name, 30.0), "final")) for name in SYNTHETIC}
     lowest = ", ".join(f"{value:.1f}" for value in least.values())
     return {
@@ -78,11 +79,11 @@ def told(rows: list[Row]) -> dict[str, str]:
         ),
         "Not everywhere ahead.": (
             "On Synthetic(1, 1) with 10 % of stragglers turning has "
-            f"{both(rows, 'turning', easy)}, the root {both(rows, 'root', easy)}: few "
-            f"steps are missing, and γ is at most {longest(rows, easy):.1f}, where at 30 % it comes to "
-            f"{longest(rows, (easy[0], 30.0)):.1f}. With 90 % it is {both(rows, 'turning', hard)} "
-            f"against {both(rows, 'root', hard)}: γ begins at 1 and has to grow. On Shakespeare, "
-            f"30 rounds, turning has {both(rows, 'turning', text)}."
+            f"{both(rows, 'turning', easy)}, the root {both(rows, 'root', easy)}: few steps are "
+            f"missing, and γ is at most {furthest[0]:.1f}, where at 30 % it comes to "
+            f"{furthest[1]:.1f}. With 90 % it is {both(rows, 'turning', hard)} against "
+            f"{both(rows, 'root', hard)}: γ begins at 1 and has to grow. On Shakespeare, 30 rounds "
+            f"long, turning has {both(rows, 'turning', text)}."
         ),
         "1 / √a is the middle that holds.": (
             f"With γ by turning, answers as they are have {on_synthetic(rows, 'turning-plain')}, "
