@@ -24,8 +24,6 @@ ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "benchmarks" / "results" / "table2.json"
 STEPS = ROOT / "benchmarks" / "results" / "table2-steps.json"
 RECURRENCE = ROOT / "benchmarks" / "results" / "recurrence-cuda.json"
-RULES = ROOT / "benchmarks" / "results" / "choosing-rules.json"
-EARLIER = "f537c47"  # whose Tempo stretched every answer by the root of the steps it lacks
 PICTURE = ROOT / "docs" / "images" / "mnist.png"
 TITLES = {"fedavg": "FedAvg", "fedavg-ds": "FedAvg-DS", "fedprox": "FedProx", "fedcore": "FedCore"}
 TITLES["tempo"] = "Tempo"
@@ -220,27 +218,7 @@ Mean round, in deadlines:
 
 ![MNIST: accuracy by round and by time](images/mnist.png)
 
-{told(CURVES + earlier("choosing.md"))}"""
-
-
-CURVES = (
-    "30 % of stragglers, preset `paper`, seed 0; faint lines are the paper's own curves, that of "
-    "Tempo is of `best`."
-)
-
-
-def earlier(link: str) -> str:
-    """What is to be said while Tempo's pieces of MNIST are of its rule before the present one."""
-    if not any(p["made"][-1]["commit"] == EARLIER for p in pieces(way="best", benchmark="mnist")):
-        return ""
-    rows = json.loads(RULES.read_text("utf-8"))["rows"]
-    wanted = ("mnist", "turning", 30)
-    (now,) = (r for r in rows if (r["benchmark"], r["rule"], r["stragglers"]) == wanted)
-    return (
-        f" Tempo's figures of MNIST here are of its earlier rule, which swings by up to ten points "
-        f"from round to round; by its present one it ends at {100 * now['final']:.1f} at 30 %, "
-        f"with a mean of {100 * now['steady']:.1f} from round 10 on ([study]({link}))."
-    )
+30 % of stragglers, preset `paper`, seed 0; faint lines are the paper's own curves."""
 
 
 def told(text: str) -> str:
@@ -261,8 +239,7 @@ def readme() -> str:
             cells += [middle(found, "final_test_accuracy", 100, 1)]
             cells += [middle(found, "mean_test_accuracy_from_round_10", 100, 1), str(theirs)]
             lines.append(f"| {' | '.join([*cells, middle(found, 'mean_round_time', 1, 2)])} |")
-    said = earlier("docs/choosing.md").strip()
-    return "\n".join(lines) + (f"\n\n{told(said)}" if said else "")
+    return "\n".join(lines)
 
 
 def draw(path: Path = PICTURE, level: int = 30) -> Path:

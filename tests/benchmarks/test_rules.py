@@ -90,10 +90,26 @@ def test_what_the_page_says_of_the_rules_holds():
         assert middle("root", "mnist", figure) < middle("fedcore", "mnist", figure)
         assert middle("turning", "mnist", figure) > middle("fedcore", "mnist", figure)
         assert middle("turning-local", "mnist", figure) > middle("fedavg", "mnist", figure)
-        hard = [middle(rule, "synthetic-1-1", figure, 90.0) for rule in ("turning", "root")]
-        assert hard[0] < hard[1]
+        for level in (10.0, 90.0):
+            two = [middle(rule, "synthetic-1-1", figure, level) for rule in ("turning", "root")]
+            assert two[0] < two[1]
+        for rule in ("own-root", "measured"):
+            found = middle(rule, "synthetic-1-1", figure, 90.0)
+            assert found < middle("turning", "synthetic-1-1", figure, 90.0)
     assert middle("turning-plain", "mnist", "steady") > middle("turning", "mnist", "steady")
+    ends, means = (
+        [
+            middle(f"turning{rule}", "synthetic-1-1", figure, 10.0)
+            for rule in ("-plain", "", "-nova")
+        ]
+        for figure in rules_table.FIGURES
+    )
+    assert ends[0] + 2 < ends[1] < ends[2]
+    assert means[1] > means[2] + 2
     for name in rules_table.SYNTHETIC:
+        assert (
+            middle("turning-plain", name) < middle("turning", name) < middle("turning-nova", name)
+        )
         plain = middle("plain", name)
         assert all(abs(middle(r, name) - plain) < 1.1 for r in ("own-root", "measured"))
         assert min(middle(r, name) for r in ("turning", "root", "turning-nova")) > plain + 4
