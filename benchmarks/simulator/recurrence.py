@@ -71,8 +71,8 @@ def times(clients: int) -> Iterator[tuple[str, int]]:
     backward = gates, cells, upstream, slopes, hidden, hidden[1:], clients, LENGTH, BATCH
     for way in WAYS:
         alone = way == "clusters"
-        one = fused._cluster("lstm_forward") if alone else fused._forward_waves
-        other = fused._cluster("lstm_backward") if alone else fused._backward_waves
+        one = fused._cluster("lstm_forward", gates.device) if alone else fused._forward_waves
+        other = fused._cluster("lstm_backward", gates.device) if alone else fused._backward_waves
         yield f"{way} forward us", round(microseconds(partial(one, *forward)))
         yield f"{way} backward us", round(microseconds(partial(other, *backward)))
 

@@ -42,7 +42,7 @@ class _Stack(Function):
         states = x.new_empty(layers, clients, length + 1, batch, units)
         cells = torch.empty_like(states)
         states[:, :, 0], cells[:, :, 0] = 0, 0
-        run = _cluster("lstm_forward") if in_clusters(gates) else _forward_waves
+        run = _cluster("lstm_forward", x.device) if in_clusters(gates) else _forward_waves
         run(gates, states, cells, to_hidden, to_input, clients, length, batch)
         ctx.save_for_backward(x, first, to_input, to_hidden, gates, states, cells)
         return states[-1, :, -1].clone()
@@ -52,7 +52,7 @@ class _Stack(Function):
         x, first, to_input, to_hidden, gates, states, cells = ctx.saved_tensors
         _, clients, length, batch, _ = gates.shape
         slopes, upstream = torch.empty_like(gates), gradients[0].contiguous()
-        run = _cluster("lstm_backward") if in_clusters(gates) else _backward_waves
+        run = _cluster("lstm_backward", x.device) if in_clusters(gates) else _backward_waves
         run(gates, cells, upstream, slopes, to_hidden, to_input, clients, length, batch)
         flat = slopes.flatten(2, 3)  # [L, K, T·B, 4H]
         turned = flat.transpose(2, 3)
@@ -108,18 +108,20 @@ def in_clusters(gates: Tensor) -> bool:
 
 
 @functools.cache
-def _cluster(name: str) -> Any:
-    """A kernel of ``cluster.cu``, as a function of tensors and K, T, B."""
+def _cluster(name: str, device: torch.device) -> Any:
+    """A kernel of ``cluster.cu`` on one GPU, as a function of tensors and K, T, B."""
     source = files(__package__).joinpath("cluster.cu").read_text()
-    kernel = torch.cuda._compile_kernel(source, name)
-    kernel.set_shared_memory_config(SHARED)
-    driver = torch.cuda._utils._get_gpu_runtime_library()
-    if driver.cuFuncSetAttribute(kernel.func, CLUSTERS_ABOVE_EIGHT, 1):
-        raise RuntimeError(f"no clusters of {BLOCKS} blocks")
+    with torch.cuda.device(device):
+        kernel = torch.cuda._compile_kernel(source, name)
+        kernel.set_shared_memory_config(SHARED)
+        driver = torch.cuda._utils._get_gpu_runtime_library()
+        if driver.cuFuncSetAttribute(kernel.func, CLUSTERS_ABOVE_EIGHT, 1):
+            raise RuntimeError(f"no clusters of {BLOCKS} blocks")
 
     def run(*arguments: Tensor | int) -> None:
         clients = arguments[-3]
-        kernel((BLOCKS * clients, 1, 1), (THREADS, 1, 1), list(arguments), SHARED)
+        with torch.cuda.device(device):
+            kernel((BLOCKS * clients, 1, 1), (THREADS, 1, 1), list(arguments), SHARED)
 
     return run
 
@@ -130,9 +132,9 @@ def _cluster_trial(device: torch.device) -> None:
     gates, states, cells, weight = (
         torch.zeros(*size[:-1], size[-1] * CLUSTER_UNITS, device=device) for size in sizes
     )
-    _cluster("lstm_forward")(gates, states, cells, weight, weight[:1], 1, 1, 1)
+    _cluster("lstm_forward", device)(gates, states, cells, weight, weight[:1], 1, 1, 1)
     upstream, slopes = states[0, :, 0].contiguous(), torch.empty_like(gates)
-    _cluster("lstm_backward")(gates, cells, upstream, slopes, weight, weight[:1], 1, 1, 1)
+    _cluster("lstm_backward", device)(gates, cells, upstream, slopes, weight, weight[:1], 1, 1, 1)
     torch.cuda.synchronize(device)
 
 
