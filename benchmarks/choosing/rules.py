@@ -85,6 +85,7 @@ class Rule:
     turning: bool = False
     local: float = 0.0  # steps of slow clients are longer by (samples asked / trained)^local
     least: float = 1.0  # γ, where it turns
+    first: float | None = 1.0  # γ of the first merge, where it turns; None: the mean φ
     keeps_deadline: bool = True
 
 
@@ -94,7 +95,8 @@ RULES: dict[str, Rule] = {
     "root": Rule("√(mean ā / a): Tempo's earlier rule", to_the(0.5)),
     "own-root": Rule("√(own ā / a)", own_to_the(0.5)),
     "measured": Rule("(mean ā / a)^s, s by lengths", as_measured),
-    "turning": Rule("**1 / √a, γ by turning: Tempo**", to_the(0.5), turning=True),
+    "turning": Rule("**1 / √a, γ by turning: Tempo**", to_the(0.5), True, first=None),
+    "turning-from-one": Rule("1 / √a, γ by turning, at first 1", to_the(0.5), True),
     "turning-plain": Rule("answers as they are, γ by turning", AS_THEY_ARE, turning=True),
     "turning-nova": Rule("1 / a, γ by turning", to_the(1.0), turning=True),
     "turning-free": Rule("1 / √a, γ by turning, below 1 too", to_the(0.5), True, least=0.0),
@@ -114,7 +116,8 @@ def merge_of(rule: Rule, epochs: int, batch_size: int) -> Merge:
         move = summed(updates, [share / sum(shares) for share in shares])
         stretch, memory = mean(known, factors), fitted(known, state.tensors)
         if rule.turning:
-            stretch = turned(state.tensors, move, known, rule.least)
+            first = stretch if rule.first is None else rule.first
+            stretch = turned(state.tensors, move, known, first, rule.least)
             memory |= {"stretch": torch.tensor(stretch)}
             memory |= {LAST + name: value for name, value in move.items()}
         reach = max(one.length for one in known) / max(float(length(move)), 1e-30)
@@ -130,8 +133,8 @@ def answer_of(rule: Rule, one: Any, epochs: int, batch_size: int) -> Answer:
     return Answer(float(length(one.params)), one.steps * longer, whole, one.copies)
 
 
-def turned(memory: Memory, move: Params, known: Known, least: float) -> float:
-    """γ ← γ 2^cos(V, last V), from 1 up to mean ā / mean a.
+def turned(memory: Memory, move: Params, known: Known, first: float, least: float) -> float:
+    """γ ← γ 2^cos(V, last V), from ``least`` up to mean ā / mean a; at first ``first``.
 
     Had the last move been too long, this one would point back. V · last V is how the loss falls
     with the last γ: hypergradient descent (Almeida 1999; Baydin et al. 2018), by angles.
@@ -139,7 +142,7 @@ def turned(memory: Memory, move: Params, known: Known, least: float) -> float:
     most = mean(known, [o.whole for o in known]) / mean(known, [o.steps for o in known])
     before = {name.removeprefix(LAST): v for name, v in memory.items() if name.startswith(LAST)}
     if not before:
-        return 1.0
+        return min(max(1.0, most), max(least, first))
     both = sum(float((move[n].double() * before[n].double()).sum()) for n in move)
     lengths = float(length(move)) * float(length(before))
     cosine = both / lengths if lengths > 0 else 0.0
