@@ -61,7 +61,7 @@ def test_a_key_of_the_users_weighs():
 
 
 def test_ours_is_the_default_and_its_weights_and_the_users_multiply():
-    """U = Σ p_i √(ā / a_i) Δ_i, where p_i is 1 / K, or by the user's key."""
+    """V = Σ p_i Δ_i / √a_i / Σ p_i / √a_i, where p_i is 1 / K, or by the user's key."""
     assert FedCore(deadline=20.0).options.strategy == "tempo"
     # Three epochs of 10 and 30 samples: a = 30 and 90, far below what the deadline allows.
     nodes = {7: adding(1.0, samples=10), 8: adding(3.0, samples=30)}
@@ -70,8 +70,8 @@ def test_ours_is_the_default_and_its_weights_and_the_users_multiply():
         own = {} if key is None else {"weighted_by_key": key}
         result, _ = run(nodes, 1, strategy="tempo", **own)
         found[key] = weights(result) - START["w"]
-    plain = 0.5 * 2**0.5 * 1 + 0.5 * (60 / 90) ** 0.5 * 3  # ā = 60
-    keyed = 0.25 * 2.5**0.5 * 1 + 0.75 * (75 / 90) ** 0.5 * 3  # ā = (30 · 1 + 90 · 3) / 4 = 75
+    plain = (3**0.5 * 1 + 1 * 3) / (3**0.5 + 1)  # a third of the samples: √3 times the weight
+    keyed = (3**0.5 * 1 + 3 * 3) / (3**0.5 + 3)
     assert found[None] == pytest.approx(torch.full((1, 2), plain))
     assert found["num-examples"] == pytest.approx(torch.full((1, 2), keyed))
 
