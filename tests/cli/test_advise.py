@@ -79,7 +79,7 @@ def test_the_better_half_is_tried_again_on_the_same_fleet(monkeypatch):
 
 def test_short_runs_end_at_the_target_and_tell_how_far_they_are():
     told = []
-    advice = fedcore.advise("synthetic-1-1", targets=0.01, budget=60, tell=told.append, **TINY)
+    advice = fedcore.advise("synthetic-1-1", targets=1e-9, budget=60, tell=told.append, **TINY)
     assert sum(one.tried for one in advice.outlooks) == len(told) == sum(TURNS)  # a round each
     assert told[0].startswith("0%: trying a deadline of ")
 
