@@ -56,15 +56,16 @@ def test_no_node_stops_a_run(tmp_path):
     """One sends NaN, one raises, one is killed, one hangs; the fifth is averaged all the same."""
     nodes = ["", "fault='nan'", "fault='raises'", "fault='dies'", "fault='hangs'"]
     with cluster(tmp_path, nodes, secure=False) as running:
-        settings = {"nodes": 5, "deadline": 8.0, "num_rounds": 3, "out": str(tmp_path / "out")}
-        output = running.finish(running.run(APP, **settings), 100)
+        # Five processes import torch on however few cores before anybody trains.
+        settings = {"nodes": 5, "deadline": 20.0, "num_rounds": 3, "out": str(tmp_path / "out")}
+        output = running.finish(running.run(APP, **settings), 150)
     assert final(output)
     assert "NaN or infinity" in output
     assert "code 2" in output  # what Flower says of a client that raised
     rounds = rounds_in(tmp_path / "out")
     assert rounds[0]["rejected"] == 1
     assert all(one["participants"] >= 1 for one in rounds)
-    assert all(8.0 * one["round_time"] <= 8.0 + GRACE + 1.0 for one in rounds)
+    assert all(20.0 * one["round_time"] <= 20.0 + GRACE + 1.0 for one in rounds)
 
 
 SETTINGS = {"nodes": 2, "deadline": 20.0, "num_rounds": 2}
