@@ -34,7 +34,7 @@ from benchmarks.stragglers.__main__ import nothing_of_training_data  # noqa: E40
 from fedcore.config import Experiment, resolve  # noqa: E402
 from fedcore.history import STEADY, environment  # noqa: E402
 from fedcore.records import RunKey  # noqa: E402
-from fedcore.server.merge import Updates, all_at_once, length, moved, summed  # noqa: E402
+from fedcore.server.merge import Updates, all_at_once, cosine, length, moved, summed  # noqa: E402
 from fedcore.server.method import Merge, Strategy  # noqa: E402
 from fedcore.server.state import ServerState  # noqa: E402
 from fedcore.sim.federation import Federation  # noqa: E402
@@ -143,10 +143,7 @@ def turned(memory: Memory, move: Params, known: Known, first: float, least: floa
     before = {name.removeprefix(LAST): v for name, v in memory.items() if name.startswith(LAST)}
     if not before:
         return min(max(1.0, most), max(least, first))
-    both = sum(float((move[n].double() * before[n].double()).sum()) for n in move)
-    lengths = float(length(move)) * float(length(before))
-    cosine = both / lengths if lengths > 0 else 0.0
-    return min(max(1.0, most), max(least, float(memory["stretch"]) * 2**cosine))
+    return min(max(1.0, most), max(least, float(memory["stretch"]) * 2 ** cosine(move, before)))
 
 
 def fitted(known: Known, memory: Memory) -> dict[str, Any]:

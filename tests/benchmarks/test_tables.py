@@ -251,6 +251,7 @@ def test_by_the_authors_code_fedcore_is_within_two_points_of_the_paper(benchmark
 
 def test_every_piece_of_the_text_stands_beside_its_fedavg_and_says_who_made_it():
     alone, page = table2.without_fedavg("paper"), table2.section()
+    assert alone == ["shakespeare"]  # and nobody else; [] once it is there
     for one in table2.pieces(way="paper"):
         of = {name: one[name] for name in ("way", "benchmark", "stragglers", "seed")}
         if one["benchmark"] in alone:

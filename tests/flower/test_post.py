@@ -1,5 +1,7 @@
 """Letters: what is out, what is lost, and a SuperLink that is away."""
 
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("flwr")
@@ -68,6 +70,21 @@ def test_messages_that_are_not_taken_are_told_of():
     grid.push_messages = lambda messages: []  # what Flower does with a model that is too large
     with pytest.raises(FedCoreError, match="took 0 of 3"):
         post.push(*letters(post, 3))
+
+
+def test_answers_to_what_was_never_asked_are_nobodys():
+    post, grid = post_over(replying, 2)
+    pull = grid.pull_messages
+    grid.pull_messages = lambda ids: [*pull(ids), stranger()]
+    post.push(*letters(post, 2))
+    grid.time.sleep(1.0)
+    assert {letter.client for letter in post.pull()} == {0, 1}
+    assert post.pull() == []
+
+
+def stranger():
+    metadata = SimpleNamespace(reply_to_message_id="of another run")
+    return SimpleNamespace(metadata=metadata)
 
 
 def test_bytes_that_cannot_be_read_are_one_letter_s_fault():

@@ -169,7 +169,9 @@ class on_time(Turn):  # noqa: N801, used like a function
         loader.__dict__.update(batch_sampler=noted(), _iterator=None)
         ready = iter(loader)
         while watching.out != steps and not self.said.cut_short and self.go_on():
-            if (batch := next(ready, self)) is self:  # the end of batches without a length
+            try:
+                batch = next(ready)
+            except StopIteration:  # batches without a length
                 return
             self.under_way = len(drawn[watching.out])
             watching.out += 1

@@ -78,7 +78,8 @@ class Post:
     def _collect(self, ids: Sequence[str]) -> dict[str, Message | None]:
         """The answers to ``ids``; None is one that cannot be read, which must not harm others."""
         try:
-            return {m.metadata.reply_to_message_id: m for m in self.grid.pull_messages(ids)}
+            told = {m.metadata.reply_to_message_id: m for m in self.grid.pull_messages(ids)}
+            return {key: message for key, message in told.items() if key in self.out}
         except Exception as error:
             self.grid.get_nodes()  # which ends the run if the SuperLink does not answer
             if len(ids) > 1:

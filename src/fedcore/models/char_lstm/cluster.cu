@@ -3,9 +3,8 @@
 // Block r owns units 16 r .. 16 r + 15 of both layers: 192 rows of weights, which it reads once and
 // keeps, a third in shared memory and the rest in registers. Wave s holds time s of layer 0 and time
 // s - 1 of layer 1. Blocks write into one another's shared memory and each waits for the bytes that it
-// expects; a barrier of the cluster would wait for what is written to global memory too, twice as long
-// as all else. Forward they hand out their new states, backward their shares of all slopes dh, which
-// owners add in a fixed order:
+// expects; a barrier of the cluster would wait for what is written to global memory too. Forward they
+// hand out their new states, backward their shares of all slopes dh, which owners add in a fixed order:
 //
 //     a_t = x_t W_ih^T + b + h_{t-1} W_hh^T          dh_{t-1} = da_t W_hh,   dx_t = da_t W_ih
 //
