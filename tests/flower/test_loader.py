@@ -22,8 +22,18 @@ COUNT, SPEED = 100, 2.0  # samples, and samples a second of the fake device
 
 
 @pytest.fixture(autouse=True)
-def _warm(monkeypatch):
+def _warm(monkeypatch, _compiled):
     monkeypatch.setattr("fedcore.flower.turn.is_warm", lambda _: True)
+
+
+@pytest.fixture(scope="module")
+def _compiled():
+    """Choosing has a limit of real seconds, in which nothing should have to be compiled."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fedcore.flower.turn.is_warm", lambda _: True)
+        device = Device(coreset_plan(7), shuffle=False)
+        for x in plain(device.model, device.batches(), torch.optim.SGD(device.model.parameters())):
+            device.time.now += len(x) / SPEED
 
 
 class Device:
