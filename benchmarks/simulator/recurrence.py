@@ -1,10 +1,10 @@
-"""The recurrence of the LSTM on a GPU: a launch a wave against one launch in clusters of blocks.
+"""The recurrence of the LSTM on a GPU: plain layers against one launch in clusters of blocks.
 
     python -m benchmarks.simulator.recurrence [--out FILE]
 
-Microseconds of both directions, captured as a graph, for several clients of the paper's LSTM at
-batch 8; a whole training step in milliseconds; and how far states and gradients of either are from
-float64's, as a share of their norm.
+Microseconds of both launches, captured as a graph, for several clients of the paper's LSTM at
+batch 8; a whole training step in milliseconds either way; and how far states and gradients of
+either are from float64's, as a share of their norm.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from benchmarks.simulator.check import forms  # noqa: E402
 from benchmarks.simulator.convolutions import microseconds  # noqa: E402
 from benchmarks.simulator.machine import describe  # noqa: E402
 from benchmarks.simulator.workload import WORKLOADS  # noqa: E402
-from fedcore.models.char_lstm import fused, plain_lstm  # noqa: E402
+from fedcore.models import char_lstm  # noqa: E402
+from fedcore.models.char_lstm import fused  # noqa: E402
 
 CLIENTS = (1, 3, 7, 10, 30)
 LENGTH, BATCH, WIDTH, UNITS = 80, 8, 8, 256
-WAYS = ("waves", "clusters")
+WAYS = ("plain", "clusters")
 Layers = list[Tensor]
 
 
 @contextmanager
 def by(way: str) -> Iterator[None]:
     """Take that way, whatever fits."""
-    with mock.patch.object(fused, "in_clusters", return_value=way == "clusters"):
+    with mock.patch.object(char_lstm, "fits", return_value=way == "clusters"):
         yield
 
 
@@ -61,7 +62,7 @@ def pass_of(layers: Layers, stack: Any, slopes: Tensor) -> Layers:
 
 
 def times(clients: int) -> Iterator[tuple[str, int]]:
-    """Microseconds of each way's two directions."""
+    """Microseconds of the kernels' two directions."""
     gates = torch.randn(2, clients, LENGTH, BATCH, 4 * UNITS, device="cuda")
     states = torch.zeros(2, clients, LENGTH + 1, BATCH, UNITS, device="cuda")
     cells, slopes = torch.zeros_like(states), torch.empty_like(gates)
@@ -69,22 +70,20 @@ def times(clients: int) -> Iterator[tuple[str, int]]:
     upstream = torch.randn(clients, BATCH, UNITS, device="cuda")
     forward = gates, states, cells, hidden, hidden[1:], clients, LENGTH, BATCH
     backward = gates, cells, upstream, slopes, hidden, hidden[1:], clients, LENGTH, BATCH
-    for way in WAYS:
-        alone = way == "clusters"
-        one = fused._cluster("lstm_forward", gates.device) if alone else fused._forward_waves
-        other = fused._cluster("lstm_backward", gates.device) if alone else fused._backward_waves
-        yield f"{way} forward us", round(microseconds(partial(one, *forward)))
-        yield f"{way} backward us", round(microseconds(partial(other, *backward)))
+    for way, own in (("forward", forward), ("backward", backward)):
+        run = fused._kernel(f"lstm_{way}", gates.device)
+        yield f"{way} us", round(microseconds(partial(run, *own)))
 
 
 def measure(clients: int) -> dict[str, Any]:
     row: dict[str, Any] = {"clients": clients, **dict(times(clients))}
     layers, slopes = layers_of(clients), torch.randn(clients, BATCH, UNITS, device="cuda")
-    exact = pass_of(layers, plain_lstm, slopes.double())
+    stacks = {"plain": char_lstm.plain_lstm, "clusters": fused.fused_lstm}
+    exact = pass_of(layers, char_lstm.plain_lstm, slopes.double())
     workload = dataclasses.replace(WORKLOADS[-1], clients=clients)
     for way in WAYS:
         with by(way):
-            found = pass_of(layers, fused.fused_lstm, slopes)
+            found = pass_of(layers, stacks[way], slopes)
             pairs = zip(found, exact, strict=True)
             worst = max(((a - b).norm() / b.norm()).item() for a, b in pairs)
             row[f"{way} error"] = float(f"{worst:.1e}")

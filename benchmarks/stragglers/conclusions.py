@@ -163,7 +163,7 @@ def told(studies: list[Study]) -> dict[str, str]:
 
 
 def told_of_networks(studies: list[Study]) -> dict[str, str]:
-    """The order of final accuracies on MNIST, where it was run."""
+    """The order of final accuracies on MNIST and Shakespeare."""
     claims = {}
     for study in studies:
         final = {
@@ -172,5 +172,6 @@ def told_of_networks(studies: list[Study]) -> dict[str, str]:
         }
         order = sorted(final, key=lambda name: -final[name])
         each = "; ".join(f"{METHODS[name].title} {final[name]:.1f}" for name in order)
-        claims[f"A network, MNIST, fleet `{study['fleet']}`, one seed:"] = f"{each}."
+        of = {"mnist": "MNIST", "shakespeare": "Shakespeare"}[study["benchmark"]]
+        claims[f"A network, {of}, fleet `{study['fleet']}`, one seed:"] = f"{each}."
     return claims

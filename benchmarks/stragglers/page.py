@@ -178,7 +178,7 @@ def page() -> str:
 Written by `make study-stragglers` from `benchmarks/results/stragglers-*.json`, numbers in sentences
 included; [benchmarks/stragglers](../benchmarks/stragglers/README.md) says how to run it.
 
-{conclusions.text(studies, studies_of("mnist"))}
+{conclusions.text(studies, [*studies_of("mnist"), *studies_of("shakespeare")])}
 ![Accuracy by virtual time](images/stragglers.png)
 
 Grey: all other methods. Lines are medians of {len(part.seeds)} seeds.

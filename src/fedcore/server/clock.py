@@ -273,7 +273,10 @@ class VirtualClock:
         return self.model_bytes if share == 1 else sent_bytes(job.base, share)
 
     def _train(self, version: int) -> None:
+        """Those of a version whose answers come before the run's time ends."""
+        left = self.budget - self.began
         waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]
-        jobs = [job for job in waiting if job.assignment.base_version == version]
+        due = [job for job in waiting if (job.arrives or 0.0) <= left]
+        jobs = [job for job in due if job.assignment.base_version == version]
         updates = self.executor.run(jobs[0].base, [job.assignment for job in jobs])
         self._answers.update({j.sequence: u for j, u in zip(jobs, updates, strict=True)})

@@ -1,4 +1,5 @@
-// Two layers of 256 LSTM units, all steps of time in one launch, a cluster of 16 blocks a client.
+// Two layers of 256 LSTM units, all steps of time in one launch: a cluster of 16 blocks for every 8
+// samples of a client.
 //
 // Block r owns units 16 r .. 16 r + 15 of both layers: 192 rows of weights, which it reads once and
 // keeps, a third in shared memory and the rest in registers. Wave s holds time s of layer 0 and time
@@ -14,6 +15,7 @@
 
 constexpr int H = 256, BLOCKS = 16, OWN = H / BLOCKS, SAMPLES = 8, WARPS = 16, THREADS = 32 * WARPS;
 constexpr int PAIRS = 12, HELD = 8;            // pairs of fragments a warp: all, and those in registers
+constexpr int KEPT = WARPS * (PAIRS - HELD) * 32;  // and a block's in shared memory
 constexpr int LETTER = SAMPLES * OWN;          // a layer's own units of a block, for all samples
 constexpr int NARROW = 4 * OWN + 16;           // rows that lie in other banks than their neighbours
 constexpr int CELL = SAMPLES * 20;             // one gate of the own units, for all samples, likewise
@@ -60,50 +62,38 @@ __device__ void product(float (&main)[4], float (&rest)[4], Pair a, float4 b) {
     product(main, rest, a.upper.z, a.lower.z, a.upper.w, a.lower.w, b.z, b.w);
 }
 
-__device__ unsigned rank_in_cluster() {
-    unsigned rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
+__device__ unsigned address_of(const void* own) { return static_cast<unsigned>(__cvta_generic_to_shared(own)); }
 
-__device__ unsigned address_in(unsigned block, const void* own) {
-    unsigned there, here = static_cast<unsigned>(__cvta_generic_to_shared(own));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+// Where the same address of shared memory lies in another block.
+__device__ unsigned in_block(unsigned block, unsigned address) {
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
     return there;
 }
 
-__device__ void meet() {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
+__device__ void meet() { asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
 
 // Bytes that arrive in one of two inboxes, which are used in turn: wave s reads number s & 1.
 // Who sends for wave s + 2 has had everybody's letters of wave s, so inboxes are never overwritten.
 struct Post {
     unsigned counters;  // address of two of 8 bytes
-
-    __device__ explicit Post(const unsigned long long* place)
-        : counters(static_cast<unsigned>(__cvta_generic_to_shared(place))) {
+    __device__ explicit Post(const unsigned long long* place) : counters(address_of(place)) {
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(counters) : "memory");
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(counters + 8) : "memory");
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
     }
-    __device__ unsigned counter_in(unsigned block, int wave) const {
-        unsigned there;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(counters + 8 * (wave & 1)), "r"(block));
-        return there;
-    }
+    __device__ unsigned counter(int wave) const { return counters + 8 * (wave & 1); }
     // All threads wait until so many bytes for a wave are here.
     __device__ void expect(int wave, int bytes) const {
-        const unsigned counter = counters + 8 * (wave & 1), phase = (wave - 1) >> 1 & 1;
         if (threadIdx.x == 0)
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::
-                         "r"(counter), "r"(bytes) : "memory");
+                         "r"(counter(wave)), "r"(bytes) : "memory");
         for (unsigned done = 0; !done;)
             asm volatile("{\n.reg .pred p;\n"
                          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                         "selp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(counter), "r"(phase) : "memory");
+                         "selp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(counter(wave)), "r"((wave - 1) >> 1 & 1) : "memory");
     }
 };
 
@@ -111,15 +101,12 @@ struct Post {
 struct Weights {
     Pair held[HELD];
     Pair* kept;
-
     __device__ void put(int pair, Pair value) {
         if (pair < HELD) held[pair] = value;
         else kept[(pair - HELD) * 32] = value;
     }
     __device__ Pair get(int pair) const { return pair < HELD ? held[pair] : kept[(pair - HELD) * 32]; }
 };
-
-constexpr int KEPT = WARPS * (PAIRS - HELD) * 32;  // pairs in shared memory
 
 // gates [2, K, T, B, 4H] hold what does not wait and take the gates after their functions; states and
 // cells [2, K, T + 1, B, H] are given at time 0; hidden [2, K, 4H, H], input [1, K, 4H, H].
@@ -132,8 +119,9 @@ lstm_forward(float* gates, float* states, float* cells, const float* hidden, con
     float* partial = inbox + 4 * BLOCKS * LETTER;          // [4 parts, 2 layers, 4 gates, CELL]
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
     const int gate = warp % 4, part = warp / 4;            // of this warp's fragments
-    const unsigned rank = rank_in_cluster();
-    const long client = blockIdx.x / BLOCKS;
+    const unsigned rank = blockIdx.x % BLOCKS;             // within the cluster
+    const int cluster = blockIdx.x / BLOCKS, clusters = (batch + SAMPLES - 1) / SAMPLES;  // a client's
+    const long client = cluster / clusters;
     const Post post(counters);
 
     Weights weights;
@@ -151,10 +139,11 @@ lstm_forward(float* gates, float* states, float* cells, const float* hidden, con
 
     // Threads of the first 8 warps own a cell each: a layer's unit for a sample.
     const int layer = thread / LETTER, sample = thread / OWN % SAMPLES, unit = thread % OWN;
-    const bool owner = layer < 2, known = owner && sample < batch;
+    const int row = cluster % clusters * SAMPLES + sample;  // among all of the client's
+    const bool owner = layer < 2, known = owner && row < batch;
     const long place = owner ? layer * clients + client : 0;
-    float* own_gates = gates + (place * length * batch + sample) * 4 * H + rank * OWN + unit;
-    const long own = (place * (length + 1) * batch + sample) * H + rank * OWN + unit;
+    float* own_gates = gates + (place * length * batch + row) * 4 * H + rank * OWN + unit;
+    const long own = (place * (length + 1) * batch + row) * H + rank * OWN + unit;
     float cell = 0, waiting[4] = {0, 0, 0, 0};
     if (known && layer == 0)
         for (int i = 0; i < 4; ++i) waiting[i] = own_gates[i * H];
@@ -191,21 +180,18 @@ lstm_forward(float* gates, float* states, float* cells, const float* hidden, con
             }
             cell = active[1] * cell + active[0] * active[2];
             float state = active[3] * squash(cell);
-            float4 four;  // a lane takes four neighbours, eight lanes all of the warp's
-            int from = 4 * (lane % 8);
-            four.x = __shfl_sync(~0u, state, from);
-            four.y = __shfl_sync(~0u, state, from + 1);
-            four.z = __shfl_sync(~0u, state, from + 2);
-            four.w = __shfl_sync(~0u, state, from + 3);
+            const int from = 4 * (lane % 8);  // a lane takes four neighbours, eight lanes all of the warp's
+            const float four[4] = {__shfl_sync(~0u, state, from), __shfl_sync(~0u, state, from + 1),
+                                   __shfl_sync(~0u, state, from + 2), __shfl_sync(~0u, state, from + 3)};
             const float* slot = inbox + ((((wave + 1) & 1) * 2 + layer) * BLOCKS + rank) * LETTER +
                                 sample / 2 * 2 * OWN + from;
 #pragma unroll
             for (int i = 0; i < 4 && wave < length; ++i) {
                 unsigned block = 4 * i + lane / 8;
                 asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
-                             "[%0], {%1,%2,%3,%4}, [%5];" :: "r"(address_in(block, slot)),
-                             "f"(four.x), "f"(four.y), "f"(four.z), "f"(four.w),
-                             "r"(post.counter_in(block, wave + 1)) : "memory");
+                             "[%0], {%1,%2,%3,%4}, [%5];" :: "r"(in_block(block, address_of(slot))),
+                             "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]),
+                             "r"(in_block(block, post.counter(wave + 1))) : "memory");
             }
             if (known) {
                 for (int i = 0; i < 4; ++i) own_gates[(long(time) * batch * 4 + i) * H] = active[i];
@@ -229,8 +215,9 @@ lstm_backward(const float* gates, const float* cells, const float* upstream, flo
     float* inbox = reinterpret_cast<float*>(kept + KEPT);  // [2 waves, BLOCKS, 2 layers, OWN, SAMPLES]
     float* ours = inbox + 4 * BLOCKS * LETTER;             // da of own units: [2 waves, 2, SAMPLES, NARROW]
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
-    const unsigned rank = rank_in_cluster();
-    const long client = blockIdx.x / BLOCKS;
+    const unsigned rank = blockIdx.x % BLOCKS;             // within the cluster
+    const int cluster = blockIdx.x / BLOCKS, clusters = (batch + SAMPLES - 1) / SAMPLES;  // a client's
+    const long client = cluster / clusters;
     const Post post(counters);
 
     // Warp r has the shares for the units of block r; the terms are the gates of own units.
@@ -247,13 +234,14 @@ lstm_backward(const float* gates, const float* cells, const float* upstream, flo
     for (int i = thread; i < 4 * BLOCKS * LETTER + 4 * SAMPLES * NARROW; i += THREADS) inbox[i] = 0;
 
     const int layer = thread / LETTER, unit = thread / SAMPLES % OWN, sample = thread % SAMPLES;
-    const bool owner = layer < 2, known = owner && sample < batch;
+    const int row = cluster % clusters * SAMPLES + sample;  // among all of the client's
+    const bool owner = layer < 2, known = owner && row < batch;
     const long place = owner ? layer * clients + client : 0;
-    const long own_gates = (place * length * batch + sample) * 4 * H + rank * OWN + unit;
-    const float* own_cells = cells + (place * (length + 1) * batch + sample) * H + rank * OWN + unit;
+    const long own_gates = (place * length * batch + row) * 4 * H + rank * OWN + unit;
+    const float* own_cells = cells + (place * (length + 1) * batch + row) * H + rank * OWN + unit;
     float after = 0, gate[4] = {0, 0, 0, 0}, now = 0, before = 0;  // dc of the time after
     const int last = length - 1;
-    float given = known && layer == 1 ? upstream[(client * batch + sample) * H + rank * OWN + unit] : 0;
+    float given = known && layer == 1 ? upstream[(client * batch + row) * H + rank * OWN + unit] : 0;
     auto fetch = [&](int time) {
         if (!known || time < 0 || time > last) return;
         for (int i = 0; i < 4; ++i) gate[i] = gates[own_gates + (long(time) * batch * 4 + i) * H];
@@ -296,7 +284,7 @@ lstm_backward(const float* gates, const float* cells, const float* upstream, flo
             product(main[1], rest[1], weights.get(8 + step), above);
         }
         const float* slot = inbox + (((wave + 1) & 1) * BLOCKS + rank) * 2 * LETTER + g * SAMPLES + 2 * t;
-        const unsigned there = address_in(warp, slot), counter = post.counter_in(warp, wave + 1);
+        const unsigned there = in_block(warp, address_of(slot)), counter = in_block(warp, post.counter(wave + 1));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {  // of a layer unit g or g + 8, samples 2 t and 2 t + 1
             const int of = i / 2, upper = i % 2 * 2;
