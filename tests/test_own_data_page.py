@@ -32,10 +32,9 @@ def run(snippet):
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
+def _here(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "cache").mkdir()  # PyTorch, on a GPU, makes folders in it, but not it
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.delenv("FEDCORE_DATA", raising=False)
     (tmp_path / "own.py").write_text(SNIPPETS[3])
 

@@ -22,7 +22,6 @@ CONTENT = b"images" * 100
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
-    (tmp_path / "cache").mkdir()  # PyTorch, on a GPU, makes folders in it, but not it
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("FEDCORE_DATA", raising=False)

@@ -14,7 +14,7 @@ from fedcore.values import at_least, convert, each, one_of, percentages, read_op
 BENCHMARKS = ("mnist", "shakespeare", "synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1")
 STRATEGIES = ("fedavg", "fedavg-ds", "fedprox", "fedcore")
 # What is set beside the preset; nothing goes by benchmark. 'best' is our own strategy, and what is
-# chained repeats a defect that the paper's figures of Synthetic go by.
+# chained repeats a defect that the paper's figures go by.
 WAYS: dict[str, dict[str, Any]] = {
     "paper": {"preset": "paper"},
     "authors-code": {"preset": "authors-code"},
@@ -58,8 +58,7 @@ def pieces_of(only: str, stragglers: str, seeds: str, preset: str) -> list[list[
     at_least(1, 1000)("seeds", count)
     units = []
     for further, way, benchmark in product(range(count), WAYS, BENCHMARKS):
-        chained = WAYS[way].get("first_round") and not benchmark.startswith("synthetic")
-        if way not in presets or benchmark not in names or chained:
+        if way not in presets or benchmark not in names:
             continue
         first, *_ = find(benchmark).hyperparameters(WAYS[way]["preset"]).get("seed", (0,))
         of = partial(Piece, way, benchmark, seed=first + further)
