@@ -1,7 +1,4 @@
-"""What the server knows of its nodes: their speed, the way to them, and the letters that are out.
-
-All but the letters is in its checkpoints. No wait is without end, as Flower's own are.
-"""
+"""What the server knows of its nodes, in checkpoints too, and the letters that are out to them."""
 
 import dataclasses
 import hashlib
@@ -151,9 +148,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         """What a deadline is decided by: who is online and was measured, and the rounds so far."""
         there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
         known = np.array([(node.samples, node.speed, node.way) for node in there]).reshape(-1, 3)
-        samples, speeds, ways = known.T
         rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(there), bool)
-        return Seen(epochs, samples, speeds, ways, drawn, len(self.online), rounds, most)
+        return Seen(epochs, *known.T, drawn, len(self.online), rounds, most)
 
     def known_ways(self) -> list[float]:
         """Seconds of the way to who is online, which are known from trip 2 on."""
@@ -222,7 +218,10 @@ class Letter:
 
 
 class Post:
-    """All letters of a run, by the id of their message: the sender of an error is not its node."""
+    """All letters of a run, by the id of their message: the sender of an error is not its node.
+
+    No wait for an answer is without end, as Flower's own are.
+    """
 
     def __init__(
         self, grid: Grid, monotonic: Callable[[], float], sleep: Callable[[float], None]

@@ -21,7 +21,7 @@ from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower.clock import GridClock, Notes
 from fedcore.flower.fleet import UNMEASURED, Fleet, latest, save
-from fedcore.flower.wire import initial_params, to_record
+from fedcore.flower.wire import initial_params
 from fedcore.records import RoundRecord, RunKey, Waste
 from fedcore.report.output import EXPERIMENT, OutputFolder
 from fedcore.server.controller import Controller, Seen
@@ -180,7 +180,7 @@ class FedCore(FedAvg):
         job = {name: getattr(options, name) for name in ("strategy", *SHARED)}
         job |= {"rounds": num_rounds, "epochs": options.local_epochs}
         out = options.out and open_folder(Path(options.out), job, run, state.version)
-        result, answered = Result(to_record(state.params)), num_rounds <= state.version
+        result, answered = Result(ArrayRecord(dict(state.params))), num_rounds <= state.version
         if evaluate_fn and not state.version and (first := evaluate_fn(0, initial_arrays)):
             result.evaluate_metrics_serverapp[0] = first
         clock.set_deadline()
@@ -189,7 +189,7 @@ class FedCore(FedAvg):
             clock.notes, answered = Notes(), answered or bool(notes.metrics)
             for client in (c.client_id for c in merged.clients if c.path is Way.SAT_OUT):
                 fleet.fade(client)
-            result.arrays = to_record(merged.state.params)
+            result.arrays = ArrayRecord(dict(merged.state.params))
             trained = self._aggregated(self.train_metrics_aggr_fn, notes.metrics)
             asked = self._federated(number, result.arrays, clock, evaluate_config)
             found = evaluate_fn(number, result.arrays) if evaluate_fn else None
