@@ -148,8 +148,9 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         """What a deadline is decided by: who is online and was measured, and the rounds so far."""
         there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
         known = np.array([(node.samples, node.speed, node.way) for node in there]).reshape(-1, 3)
+        samples, speeds, ways = known.T
         rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(there), bool)
-        return Seen(epochs, *known.T, drawn, len(self.online), rounds, most)
+        return Seen(epochs, samples, speeds, ways, drawn, len(self.online), rounds, most)
 
     def known_ways(self) -> list[float]:
         """Seconds of the way to who is online, which are known from trip 2 on."""
