@@ -23,7 +23,6 @@ from fedcore.flower.wire import (
     read_model,
     read_weight,
     report_metrics,
-    to_record,
 )
 
 BASE = {
@@ -54,7 +53,7 @@ def claimed(data):
 
 def test_a_good_answer_is_read_to_the_bit():
     moved = {"w": BASE["w"] + 1, "b": BASE["b"] + 2, "n": BASE["n"] + 100}
-    params, norm = read_model(RecordDict({"any": to_record(moved)}), BASE, math.inf)
+    params, norm = read_model(RecordDict({"any": ArrayRecord(moved)}), BASE, math.inf)
     assert list(params) == list(BASE)
     for name, value in BASE.items():
         assert torch.equal(params[name], moved[name])
@@ -124,7 +123,7 @@ def test_keys_of_other_models_are_refused():
 
 
 def test_one_model_and_one_report_are_expected():
-    model = to_record(BASE)
+    model = ArrayRecord(BASE)
     for records in ({}, {"a": model, "b": model}, {"c": ConfigRecord({"w": 1.0})}):
         with pytest.raises(BadMessage, match="one ArrayRecord"):
             read_model(RecordDict(records), BASE, math.inf)
@@ -142,7 +141,7 @@ def test_an_update_ten_times_as_long_as_usual_is_refused():
 
 def test_an_update_too_long_for_a_number_is_refused():
     wide = {"b": torch.zeros(3, dtype=torch.float64)}
-    huge = RecordDict({"a": to_record({"b": torch.full((3,), 1e300, dtype=torch.float64)})})
+    huge = RecordDict({"a": ArrayRecord({"b": torch.full((3,), 1e300, dtype=torch.float64)})})
     with pytest.raises(BadMessage, match="norm inf"):
         read_model(huge, wide, 1.0)
 

@@ -28,7 +28,6 @@ from fedcore.flower.wire import (
     pack_model,
     read_model,
     read_order,
-    to_record,
 )
 from fedcore.types import LocalPlan, Phase, Way
 
@@ -44,7 +43,7 @@ def packed(text, state=None, base=BASE):
     draws = torch.Generator().manual_seed(1)
     moved = {n: v + torch.randn(v.shape, generator=draws).to(v) for n, v in base.items()}
     state = RecordDict() if state is None else state
-    return moved, RecordDict({"a": to_record(pack_model(read(text), moved, base, state))}), state
+    return moved, RecordDict({"a": ArrayRecord(pack_model(read(text), moved, base, state))}), state
 
 
 @pytest.mark.parametrize("text", WAYS)
@@ -65,7 +64,7 @@ def test_what_was_kept_is_sent_later():
     state, sent = RecordDict(), torch.zeros(4)
     for _ in range(4):  # one of four coordinates a round
         moved = {"b": torch.tensor([4.0, 3.0, 2.0, 1.0])}
-        content = to_record(pack_model(read("topk:0.25"), moved, {"b": torch.zeros(4)}, state))
+        content = ArrayRecord(pack_model(read("topk:0.25"), moved, {"b": torch.zeros(4)}, state))
         params, _ = read_model(
             RecordDict({"a": content}), {"b": torch.zeros(4)}, math.inf, read("topk:0.25")
         )
@@ -120,7 +119,7 @@ def test_nobody_is_sent_what_was_not_asked_for():
     for how in (None, read("8bit")):
         with pytest.raises(BadMessage):
             read_model(content, BASE, math.inf, how)
-    whole = RecordDict({"a": to_record(BASE)})  # of a handler that answers by itself
+    whole = RecordDict({"a": ArrayRecord(BASE)})  # of a handler that answers by itself
     assert read_model(whole, BASE, math.inf, read(TOP))[1] == 0
 
 
@@ -179,7 +178,7 @@ def test_rounds_of_compressed_answers_reach_the_mean():
         def handler(order, arrays, message):
             base = arrays.to_torch_state_dict()
             moved = {n: v + 0.05 * (goal - v) for n, v in base.items()}
-            sent = to_record(pack_model(read(order.compress), moved, base, state))
+            sent = ArrayRecord(pack_model(read(order.compress), moved, base, state))
             bytes_sent.append(sum(len(array.data) for array in sent.values()))
             return 2.0, answer(order, sent)
 

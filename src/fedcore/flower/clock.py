@@ -16,8 +16,7 @@ from flwr.supercore import log
 from fedcore import compression
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import wire
-from fedcore.flower.fleet import Fleet
-from fedcore.flower.post import TTL, Letter, Post
+from fedcore.flower.fleet import TTL, Fleet, Letter, Post
 from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation
 from fedcore.server.state import Job
@@ -201,7 +200,7 @@ class GridClock(Clock):
     def _message(self, job: Job) -> Message:
         told, owner = job.assignment, self._owner
         if self._model[0] != told.base_version:  # one record for all: it is sent once
-            self._model = told.base_version, wire.to_record(job.base)
+            self._model = told.base_version, ArrayRecord(dict(job.base))
         back = 0.0 if self._virtual else self.fleet.back(told.client_id, self.limit)
         how = int(self._virtual), self._options.compress
         text = wire.order_text(wire.Order(told, self.limit, back, job.sequence, *how))
@@ -210,7 +209,7 @@ class GridClock(Clock):
         content = RecordDict({owner.arrayrecord_key: self._model[1]})
         content[owner.configrecord_key] = ConfigRecord(config)
         if told.shift is not None:
-            content[wire.SHIFT] = wire.to_record(told.shift)
+            content[wire.SHIFT] = ArrayRecord(dict(told.shift))
         return Message(content, self.fleet.online[told.client_id], MessageType.TRAIN)
 
     def _read(self, letter: Letter, job: Job) -> str | None:

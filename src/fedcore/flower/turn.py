@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -186,20 +187,17 @@ def deadline_mod(
 
     began, seconds = WALL.steady(), max(seconds_for(order, age), LEAST * order.deadline)
     faulthandler.dump_traceback_later(EXIT[0] * seconds + EXIT[1], exit=True, file=2)
-    heard = threading.current_thread() is threading.main_thread()  # no other hears a signal
-    before = signal.signal(signal.SIGALRM, ring) if heard else None
-    try:
-        if heard:
+    with ExitStack() as undo:
+        undo.callback(faulthandler.cancel_dump_traceback_later)
+        if threading.current_thread() is threading.main_thread():  # no other hears a signal
+            undo.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, ring))
+            undo.callback(signal.setitimer, signal.ITIMER_REAL, 0.0)
             signal.setitimer(signal.ITIMER_REAL, ALARM[0] * seconds + ALARM[1])
-        reply = call_next(msg, context)
-    except Overdue:
-        reason = f"the handler went on after the {seconds:.1f} s that its order left"
-        return Message(Error(CLIENT_RAISED, reason), reply_to=msg)
-    finally:
-        if heard:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, before)
-        faulthandler.cancel_dump_traceback_later()
+        try:
+            reply = call_next(msg, context)
+        except Overdue:
+            reason = f"the handler went on after the {seconds:.1f} s that its order left"
+            return Message(Error(CLIENT_RAISED, reason), reply_to=msg)
     records: list[Any] = [*reply.content.metric_records.values()] if reply.has_content() else []
     if len(records) == 1:
         (metrics,), told, took = records, order.assignment, WALL.steady() - began

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedcore import compression, plugins
@@ -140,11 +140,6 @@ def read_weight(metrics: MetricRecord, key: str | None) -> Params | None:
     return {"weight": torch.tensor(value, dtype=torch.float64)}
 
 
-def to_record(params: Params) -> ArrayRecord:
-    """A model as it travels."""
-    return ArrayRecord({name: Array(value.numpy()) for name, value in params.items()})
-
-
 def initial_params(record: ArrayRecord) -> Params:
     """The model that a user starts from."""
     if not record:
@@ -159,7 +154,7 @@ def pack_model(how: Compression, params: Params, base: Params, state: RecordDict
     """The arrays that a node sends of its move; what it does not is kept in its ``state``."""
     kept = torch.from_numpy(state.array_records[UNSENT]["u"].numpy()) if UNSENT in state else None
     packed, kept = how.send(params, _moving(base), kept)
-    state[UNSENT] = to_record({"u": kept})
+    state[UNSENT] = ArrayRecord({"u": kept})
     return dict(zip(PACKED, packed, strict=True))
 
 
