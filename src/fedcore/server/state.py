@@ -1,6 +1,7 @@
 """What the server knows between two events, and how that is written down."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,7 @@ class Job:
     copies: int  # how often it was drawn
     base: Params  # the model it starts from
     sequence: int  # how many were asked before it: of two that answer at once, they come first
-    arrives: float | None = None  # seconds from the last merge on, once a virtual clock has it
+    arrives: float = math.nan  # seconds from the last merge on, once a virtual clock has it
     answer: LocalUpdate | None = None  # where it is known before it is due
     sent: float = 0.0  # seconds since the run's start
     started: float = 0.0  # likewise, its work: when it has the model
