@@ -20,7 +20,7 @@ from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
-from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, SelectionTime
+from fedcore.types import ClientData, ClientId, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -178,7 +178,7 @@ class Evaluator:
 
 
 class Replay(Measure):
-    """An executor that trains nothing, and a measure that knows what would come of it.
+    """A measure of models that nobody trains, which knows what would come of it.
 
     FedAvg's models are the same, whatever the deadline is. What goes by time - lengths of rounds,
     who is slow, events - is simulated; how good models are is known from other stragglers' runs.
@@ -187,13 +187,6 @@ class Replay(Measure):
     def __init__(self, known: History, measure: Measure) -> None:
         self._last, self._real = known.params, measure
         self._rounds = (one for one in known.rounds if one.train_accuracy is not None)  # measured
-        self.memory: dict[ClientId, Tensor] = {}
-        self.selection = SelectionTime()
-        self.expect = self.close = lambda *_: None
-
-    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Answers that leave the model as it is."""
-        return [LocalUpdate(one.client_id, params, num_samples=1) for one in assignments]
 
     def train(self, params: Params) -> Score:
         """What the next round came to on training data."""
