@@ -6,6 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +32,6 @@ PER_CLIENT = 50  # samples that a client is judged by where not all samples are 
 
 Held = Mapping[ClientId, ClientData]
 Pieces = list[ClientData]
-Parts = list[slice]
 Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
@@ -132,8 +133,10 @@ class Evaluator:
     """
 
     def __init__(self, passes: Sequence[Forward], loss: Loss | None = None) -> None:
-        self._passes, self._loss = passes, loss
-        self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
+        self._loss, self._idle = loss, SimpleQueue[Forward]()
+        for one in passes:
+            self._idle.put(one)
+        self._map: Any = ThreadPoolExecutor(len(passes)).map if len(passes) > 1 else map
 
     def score(self, params: Params, pieces: Iterable[ClientData]) -> Score:
         """L(w) = Σ_i p^i L^i(w) over all samples, and the accuracy; one piece is held at a time."""
@@ -152,29 +155,24 @@ class Evaluator:
         few = isinstance(data, Streamed) or (data.y.device.type == "cpu" and layers > 1)
         chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
-        if self._workers is None or len(parts) == 1:
-            return torch.stack(self._sums(params, data, self._passes[0], parts)).sum(dim=0)
-        threads, own = len(self._passes), partial(self._sums, params, data)
-        turns = (parts[number::threads] for number in range(threads))
-        shares = list(self._workers.map(own, self._passes, turns))
-        in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
-        return torch.stack(in_order).sum(dim=0)
+        each = map if len(parts) == 1 else self._map
+        return torch.stack(list(each(partial(self._sums, params, data), parts))).sum(dim=0)
 
     @torch.no_grad()
-    def _sums(self, params: Params, data: ClientData, score: Forward, parts: Parts) -> list[Tensor]:
-        """Σ_j L_j and number of right answers [2] of each part."""
-        sums = []
-        for part in parts:
-            x, y = data.take(part)
-            scores = score(params, x)
-            if self._loss is None:
-                # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
-                losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
-                right = (scores.argmax(dim=1) == y).sum()
-            else:
-                losses, right = self._loss(scores, y), right_answers(scores, y)
-            sums.append(torch.stack([losses.double().sum(), right.double()]))
-        return sums
+    def _sums(self, params: Params, data: ClientData, part: slice) -> Tensor:
+        """Σ_j L_j and number of right answers [2] of a part."""
+        (x, y), forward = data.take(part), self._idle.get()
+        try:
+            scores = forward(params, x)
+        finally:
+            self._idle.put(forward)
+        if self._loss is None:
+            # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
+            losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
+            right = (scores.argmax(dim=1) == y).sum()
+        else:
+            losses, right = self._loss(scores, y), right_answers(scores, y)
+        return torch.stack([losses.double().sum(), right.double()])
 
 
 class Replay(Measure):
