@@ -54,8 +54,7 @@ class RunningMean:
         self._state, self._own = state, None if own is None else own(state)
         self._totals = dict.fromkeys(state.params, 0.0)
         # float64, so that the order of the answers cannot show in a float32 result
-        exact = torch.float64
-        self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
+        self._sums = {n: torch.zeros_like(v, dtype=torch.float64) for n, v in state.params.items()}
 
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""
@@ -89,9 +88,9 @@ class RunningMoves:
         state: ServerState,
     ) -> None:
         self._weigh, self._after, self._state = weigh, after, state
-        exact = torch.float64
-        self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
-        self._longest = torch.zeros((), dtype=exact)  # a tensor, so that nobody waits for a device
+        self._sums = {n: torch.zeros_like(v, dtype=torch.float64) for n, v in state.params.items()}
+        # A tensor, so that nobody waits for a device.
+        self._longest = torch.zeros((), dtype=torch.float64)
         self._added: list[Sequence[float]] = []
 
     def add(self, update: LocalUpdate, base: Params) -> None:

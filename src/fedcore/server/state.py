@@ -1,9 +1,8 @@
 """What the server knows between two events, and how that is written down."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -62,7 +61,7 @@ def to_snapshot(state: ServerState) -> Snapshot:
         if job.answer is not None:
             groups[f"answer/{number}"] = job.answer.params
             groups[f"payload/{number}"] = job.answer.payload or {}
-            scalars = dataclasses.asdict(replace(job.answer, params={}, payload=None))
+            scalars = asdict(replace(job.answer, params={}, payload=None))
             del scalars["params"]
         who = told.client_id, told.base_version, told.repeat
         times = job.sent, job.started, job.away, job.lost, job.deadline
