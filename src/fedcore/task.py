@@ -158,11 +158,8 @@ class Task:
             _check_passes(passes[-1:], len(x))  # before shapes clash
             return output + probe.view(len(probe), *[1] * (output.dim() - 2), -1)
 
-        handle = self._needed_head().register_forward_hook(watch)
-        try:
+        with self._needed_head().register_forward_hook(watch):
             logits = self.logits(params, x)
-        finally:
-            handle.remove()
         _check_passes(passes, len(x))
         return logits, passes[0]
 
