@@ -67,12 +67,10 @@ class Presence:
     """
 
     def __init__(self, sizes: ClientSizes, here: float, away: float, seed: int) -> None:
-        self._sizes = sizes
-        self._seed = seed
-        first = stream(seed, "presence").random(len(sizes)) < here / (here + away)
+        self._sizes, self._seed = sizes, seed
+        self._first = stream(seed, "presence").random(len(sizes)) < here / (here + away)
         # Mean times of even and of odd spells, of each client.
-        self._means = np.where(first, [[here], [away]], [[away], [here]])
-        self._first = first
+        self._means = np.where(self._first, [[here], [away]], [[away], [here]])
         self._dropped = 0  # spells that all clients have behind them
         self._ends: list[NDArray[np.float64]] = []  # of the spells after these, as far as asked
 

@@ -13,6 +13,8 @@ from fedcore.server.method import Merge
 from fedcore.server.state import ServerState
 from fedcore.types import LocalUpdate, Params
 
+Updates: TypeAlias = Sequence[LocalUpdate]
+Together = Callable[[ServerState, Updates], ServerState]
 Weight = Callable[[LocalUpdate], float]
 Names = Iterable[str]
 
@@ -124,10 +126,6 @@ def cosine(moves: Params, others: Params) -> float:
     one, other = (length(some) or 1.0 for some in (moves, others))
     pairs = ((m.double() / one * (others[n].double() / other)).sum() for n, m in moves.items())
     return float(sum(pairs))
-
-
-Updates: TypeAlias = Sequence[LocalUpdate]
-Together = Callable[[ServerState, Updates], ServerState]
 
 
 def all_at_once(function: Together, *, moves: bool = False) -> Merge:

@@ -11,6 +11,9 @@ from torch import Tensor
 from fedcore.records import Snapshot
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Params
 
+# (client, base version, repeat, shift, deadline) -> what the client was told, made again
+Assign = Callable[..., tuple[Assignment, ClientProfile]]
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -68,10 +71,6 @@ def to_snapshot(state: ServerState) -> Snapshot:
         jobs.append([*who, job.copies, job.arrives, scalars, *times])
     tensors = {f"{group}/{name}": v for group, own in groups.items() for name, v in own.items()}
     return Snapshot(tensors, {"version": state.version, "jobs": jobs, "time": state.time})
-
-
-# (client, base version, repeat, shift, deadline) -> what the client was told, made again
-Assign = Callable[..., tuple[Assignment, ClientProfile]]
 
 
 def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> ServerState:

@@ -106,14 +106,12 @@ def build_world(
     if names:
         mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
         strategy = replace(strategy, merge=partial(mean, names=names))
-    training, threads = training_of(experiment), experiment.threads
-    of = experiment.executor, federation.task, clients, training
-    plain = choose_executor(*of, threads=threads, device=device)
+    of = experiment.executor, federation.task, clients, training_of(experiment)
+    plain = choose_executor(*of, threads=experiment.threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     executor.how = compression.read("compress", experiment.compress)
-    sizes = sizes_of(clients)
-    sent = federation.model_bytes
+    sizes, sent = sizes_of(clients), federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
     asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
@@ -122,7 +120,7 @@ def build_world(
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
     clock.packed = compression.upward_share(experiment.compress, sent)
     # The plain loop takes models that draw random numbers, whose order threads would change.
-    threads = 1 if isinstance(plain, SequentialExecutor) else threads
+    threads = 1 if isinstance(plain, SequentialExecutor) else experiment.threads
     several = len(experiment.learning_rates) > 1
     sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
@@ -223,11 +221,11 @@ def goodness(accuracy: float | None, loss: float | None) -> float:
 
 def _ending(world: World, params: Params) -> Ending:
     """How the last model does on clients' own data, and on the half that is to choose by."""
-    fleet, sent = world.fleet, world.federation.model_bytes
+    fleet, clients = world.fleet, world.federation.dataset.clients
     slow, worst = slow_and_worst(world.measure.by_client(params), fleet.slow)
     own = (world.measure.test(params, "validation") or Score(None, None)).accuracy
-    sizes = len(fleet.profiles), len(fleet.slow)
-    return Ending(fleet.deadline, sent, *sizes, slow, worst, own)
+    sent = sum(value.nbytes for value in params.values())
+    return Ending(fleet.deadline, sent, len(clients), len(fleet.slow), slow, worst, own)
 
 
 def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:
