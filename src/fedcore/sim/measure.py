@@ -22,7 +22,7 @@ from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
-from fedcore.types import ClientData, ClientId, Params
+from fedcore.types import ClientData, ClientId, Generator, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -31,7 +31,6 @@ CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
 Held = Mapping[ClientId, ClientData]
-Pieces = list[ClientData]
 Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
@@ -216,7 +215,7 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: np.random.Generator) -> Pieces:
+def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> list[ClientData]:
     """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
