@@ -12,8 +12,6 @@ from fedcore.bundle import Bundle, Inputs, parts_of
 from fedcore.errors import BadData, BadOption, blaming
 from fedcore.types import ClientData
 
-Pair = tuple[Any, Any]  # inputs and labels
-Batch = tuple[Inputs, Tensor]  # the same
 FORMS = "a pair (inputs, labels), a torch dataset, a DataLoader or an iterator of batches"
 # What to do about labels that are no numbers.
 NUMBER_THEM = "; number the classes, as numpy.unique(labels, return_inverse=True) does"
@@ -103,7 +101,7 @@ def as_targets(name: str, values: Any, floating: torch.dtype) -> Any:
 
 
 def as_samples(
-    owner: str, given: ClientData | Pair, floating: torch.dtype, *, classes: bool = True
+    owner: str, given: ClientData | tuple[Any, Any], floating: torch.dtype, *, classes: bool = True
 ) -> ClientData:
     """The same as tensors, fractions as ``floating``; labels as int64, or targets of any kind."""
     rows = given.rows if isinstance(given, ClientData) else None
@@ -128,7 +126,7 @@ def check_alike(owner: str, inputs: Inputs, first_owner: str, first: Inputs) -> 
 
 def batches(
     dataset: Any, batch_size: int, dtype: torch.dtype = torch.float32, *, classes: bool = True
-) -> Iterator[Batch]:
+) -> Iterator[tuple[Inputs, Tensor]]:
     """Inputs and labels of all samples of ``FORMS``, in order; fractions become ``dtype``."""
     seen = 0
     for batch in _raw(dataset, batch_size, dtype, classes=classes):

@@ -20,16 +20,17 @@ from fedcore.bundle import Inputs, parts_of
 from fedcore.errors import BadOption, FedCoreError, failed
 from fedcore.types import Params
 
+Loss = Callable[[Tensor, Tensor], Tensor]  # L_j [batch] of outputs and targets
+Metrics = Mapping[str, Callable[[Tensor, Tensor], Any]]  # by name, of the same
+BATCH_NORM = ("average", "local", "frozen")
+Zeros = Tensor | None  # added to what leaves the last layer
+
 
 class HeadPass(NamedTuple):
     """What went through the last linear layer for a batch: ``inputs`` z, ``outputs`` a."""
 
     inputs: Tensor
     outputs: Tensor
-
-
-Loss = Callable[[Tensor, Tensor], Tensor]  # L_j [batch] of outputs and targets
-Metrics = Mapping[str, Callable[[Tensor, Tensor], Any]]  # by name, of the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,7 @@ class Terms:
     metrics: Metrics = field(default_factory=dict, compare=False)
 
 
-BATCH_NORM = ("average", "local", "frozen")
 CLASSES = Terms()
-Zeros = Tensor | None  # added to what leaves the last layer
 Passed = tuple[Tensor, HeadPass]  # scores, and what passed that layer
 
 
@@ -158,11 +157,8 @@ class Task:
             _check_passes(passes[-1:], len(x))  # before shapes clash
             return output + probe.view(len(probe), *[1] * (output.dim() - 2), -1)
 
-        handle = self._needed_head().register_forward_hook(watch)
-        try:
+        with self._needed_head().register_forward_hook(watch):
             logits = self.logits(params, x)
-        finally:
-            handle.remove()
         _check_passes(passes, len(x))
         return logits, passes[0]
 

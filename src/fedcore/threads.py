@@ -29,9 +29,10 @@ def one_thread_each() -> Iterator[None]:
         yield
         return
     with _lock:
-        _callers.append(_callers[0] if _callers else _limit())
+        _callers.append(_callers[0] if _callers else _threads())
+        for set_threads, _ in _callers[0]:
+            set_threads(1)  # also for a second caller: OpenMP counts PyTorch's for each
     _own.inside = True
-    torch.set_num_threads(1)  # OpenMP counts them for each caller
     try:
         yield
     finally:
@@ -41,13 +42,10 @@ def one_thread_each() -> Iterator[None]:
                 set_threads(number)
 
 
-def _limit() -> Threads:
-    """Bound the libraries; gives what was before, PyTorch's included."""
-    found = _blas(len(sys.modules))
-    before = [(library.set_num_threads, library.get_num_threads()) for library in found]
-    for set_threads, _ in before:
-        set_threads(1)
-    return [(torch.set_num_threads, torch.get_num_threads()), *before]
+def _threads() -> Threads:
+    """Those of PyTorch and of the libraries as they are now."""
+    own = torch.set_num_threads, torch.get_num_threads()
+    return [own, *((one.set_num_threads, one.get_num_threads()) for one in _blas(len(sys.modules)))]
 
 
 @functools.lru_cache(maxsize=1)

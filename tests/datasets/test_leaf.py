@@ -121,7 +121,7 @@ def test_nothing_to_read_is_said(tmp_path):
 
 
 def test_hyperparameters_name_a_model_that_takes_anything():
-    assert leaf.hyperparameters("paper")["model"] == "logistic"
+    assert _benchmark.find("leaf").hyperparameters("paper")["model"] == "logistic"
     with pytest.raises(BadOption, match="leaf-femnist"):
         _benchmark.find("leaf-femnist")
 

@@ -48,7 +48,7 @@ def test_small_files_of_the_same_format_load(image_source, monkeypatch):
 
 @pytest.mark.parametrize("preset", ["paper", "authors-code"])
 def test_hyperparameters_are_the_papers(preset):
-    found = mnist.hyperparameters(preset)
+    found = _benchmark.find("mnist").hyperparameters(preset)
     assert found == {
         "model": "cnn",
         "rounds": 100,

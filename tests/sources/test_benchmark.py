@@ -80,6 +80,10 @@ def test_a_file_names_the_arguments_it_wants(own):
 def test_a_file_may_set_hyperparameters(own):
     text = "def load(): ...\ndef hyperparameters(preset):\n    return {'rounds': 3}\n"
     assert own(text).hyperparameters("paper") == {"rounds": 3}
+    always = own("def load(): ...\nHYPERPARAMETERS = {'rounds': 4}\n")
+    assert (
+        always.hyperparameters("paper") == always.hyperparameters("authors-code") == {"rounds": 4}
+    )
 
 
 @pytest.mark.parametrize(

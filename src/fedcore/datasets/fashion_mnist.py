@@ -5,7 +5,6 @@ has as many images of each kind, so no seed had to be searched for.
 """
 
 from functools import partial
-from typing import Any
 
 from fedcore.datasets import mnist
 from fedcore.sources import idx as _idx
@@ -25,10 +24,5 @@ SOURCE = _idx.source(
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",
 )
 
-
-def hyperparameters(preset: str) -> dict[str, Any]:
-    """What a preset sets: the hyper-parameters of MNIST."""
-    return {**mnist.HYPERPARAMETERS, "data_seed": SEED}
-
-
+HYPERPARAMETERS = {**mnist.HYPERPARAMETERS, "data_seed": SEED}
 load = partial(_idx.load, SOURCE, seed=SEED)

@@ -15,16 +15,12 @@ from fedcore.sources.partitions import partitioned
 from fedcore.values import one_of
 
 BENCHMARKS = ("hf:NAME",)
+HYPERPARAMETERS = {"model": "logistic", "learning_rate": 0.03}  # a start for data nobody knows
 
 
 def parse(suffix: str) -> dict[str, Any]:
     """The name behind ``hf:``."""
     return {"name": suffix}
-
-
-def hyperparameters(preset: str, name: str) -> dict[str, Any]:
-    """A start for data nobody knows."""
-    return {"model": "logistic", "learning_rate": 0.03}
 
 
 def samples(

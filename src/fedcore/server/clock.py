@@ -1,10 +1,10 @@
 """Time as the server sees it: jobs go out, and what comes next is an answer or an alarm."""
 
-import heapq
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -17,12 +17,14 @@ from fedcore.sources.clients import ClientSizes
 from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientId, ClientProfile, Executor, LocalUpdate
 
+ARRIVAL = attrgetter("arrives", "sequence")  # of jobs, to sort them by
+
 
 class Clock(Protocol):
     """Where jobs are while they are in flight, and how long they take."""
 
     deadline: float  # τ, seconds a round may last
-    now: float  # seconds since the last merge
+    now: float = 0.0  # seconds since the last merge
     began: float = 0.0  # when that was, in seconds since the run's start
     over: bool = False  # whether the run has used up its time
 
@@ -65,12 +67,10 @@ class Presence:
     """
 
     def __init__(self, sizes: ClientSizes, here: float, away: float, seed: int) -> None:
-        self._sizes = sizes
-        self._seed = seed
-        first = stream(seed, "presence").random(len(sizes)) < here / (here + away)
+        self._sizes, self._seed = sizes, seed
+        self._first = stream(seed, "presence").random(len(sizes)) < here / (here + away)
         # Mean times of even and of odd spells, of each client.
-        self._means = np.where(first, [[here], [away]], [[away], [here]])
-        self._first = first
+        self._means = np.where(self._first, [[here], [away]], [[away], [here]])
         self._dropped = 0  # spells that all clients have behind them
         self._ends: list[NDArray[np.float64]] = []  # of the spells after these, as far as asked
 
@@ -115,7 +115,7 @@ class Presence:
 
 
 @dataclass(eq=False)
-class VirtualClock:
+class VirtualClock(Clock):
     """Computed time: a job takes download + work / c + upload, and waits while its client is away.
 
     Jobs of one version are trained together when the first of them is due; a lost one is found out
@@ -131,18 +131,13 @@ class VirtualClock:
     budget: float = math.inf  # seconds of the run
     promised: bool = False  # that the strategy keeps the deadline
     packed: float = 1.0  # bytes of an answer, in those that links are charged for (``compression``)
-    now: float = field(default=0.0, init=False)
-    began: float = field(default=0.0, init=False)
-    over: bool = field(default=False, init=False)
     _events: list[Event] = field(default_factory=list, init=False)
-    _queue: list[tuple[float, int, Job]] = field(default_factory=list, init=False)  # by arrival
-    _answers: dict[int, LocalUpdate] = field(default_factory=dict, init=False)  # not due yet
+    _queue: list[Job] = field(default_factory=list, init=False)  # by arrival
 
     @property
     def in_flight(self) -> tuple[Job, ...]:
         """Those in the queue, each with its answer if that is known."""
-        jobs = (replace(job, answer=self._answers.get(n)) for _, n, job in self._queue)
-        return tuple(sorted(jobs, key=lambda job: job.sequence))
+        return tuple(sorted(self._queue, key=attrgetter("sequence")))
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -158,9 +153,10 @@ class VirtualClock:
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out now; those of an earlier process keep the time at which they arrive."""
         for job in jobs:
-            if job.arrives is not None and job.started > self.began:
+            new = math.isnan(job.arrives)
+            if not new and job.started > self.began:
                 self._events.append(event("started", job.started, job.assignment))
-            self._push(self._begin(job) if job.arrives is None else job)
+            insort(self._queue, self._begin(job) if new else job, key=ARRIVAL)
 
     def away(self) -> frozenset[ClientId]:
         """Who cannot be asked now; where nobody can and nobody works, time passes before."""
@@ -176,22 +172,21 @@ class VirtualClock:
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
         """The next answer, a loss, or None where the ``alarm`` rings or time ends before it."""
-        due = self._queue[0][0] if self._queue else math.inf
+        due = self._queue[0].arrives if self._queue else math.inf
         rings = math.inf if alarm is None else alarm
         left = self.budget - self.began
         self.over = min(due, rings) > left
         if self.over or rings < due:
             self.now = left if self.over else max(self.now, rings)
             return None
-        job = self._queue[0][2]
-        if job.lost is None and job.sequence not in self._answers:
-            self._train(job.assignment.base_version)
-        self.now, sequence, _ = heapq.heappop(self._queue)
-        told, time = job.assignment, self.began + self.now
-        if job.lost is not None:
+        first = self._queue[0]
+        if first.lost is None and first.answer is None:
+            self._train(first.assignment.base_version)
+        self.now, job = due, self._queue.pop(0)
+        told, time, update = job.assignment, self.began + due, job.answer
+        if update is None:
             self._events.append(event("lost", time, told, seconds=job.lost, away=job.away))
             return job, None
-        update = self._answers.pop(sequence)
         seconds = self._heard(job) if update.seconds is None else update.seconds
         kind = "late" if seconds > (job.deadline or self.deadline) else "done"
         sent = round(self._answer_bytes(job) * self.packed)
@@ -210,29 +205,21 @@ class VirtualClock:
 
     def restart(self, *, cancel: bool = False) -> list[tuple[Job, float]]:
         """A merge: time begins at 0 again; jobs in flight go on, or are dropped."""
-        left = [replace(job, arrives=at - self.now) for at, _, job in self._queue]
-        end, self.began = self.now, self.began + self.now
-        self.now, queue, self._queue = 0.0, self._queue, []
+        end, out = self.now, self.in_flight
+        self.began, self.now = self.began + end, 0.0
         if not cancel:
-            for job in left:
-                self._push(job)
+            later = (replace(job, arrives=job.arrives - end) for job in out)
+            self._queue = sorted(later, key=ARRIVAL)
             return []
-        self._answers = {}
-        dropped = sorted(queue, key=lambda entry: entry[1])
-        ended = [event("cancelled", self.began, job.assignment) for _, _, job in dropped]
+        self._queue = []
+        ended = [event("cancelled", self.began, job.assignment) for job in out]
         # What they would have done later does not happen.
         self._events = [one for one in self._events if one["time"] <= self.began] + ended
-        return [(job, end - (at - self._heard(job))) for at, _, job in dropped]
+        return [(job, end - (job.arrives - self._heard(job))) for job in out]
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
         self.executor.expect(assignments)
-
-    def _push(self, job: Job) -> None:
-        assert job.arrives is not None
-        heapq.heappush(self._queue, (job.arrives, job.sequence, job))
-        if job.answer is not None:
-            self._answers[job.sequence] = job.answer
 
     def _begin(self, job: Job) -> Job:
         """A job that goes out now: when it is heard of next, as an answer or as a loss."""
@@ -279,4 +266,5 @@ class VirtualClock:
         due = [job for job in waiting if (job.arrives or 0.0) <= left]
         jobs = [job for job in due if job.assignment.base_version == version]
         updates = self.executor.run(jobs[0].base, [job.assignment for job in jobs])
-        self._answers.update({j.sequence: u for j, u in zip(jobs, updates, strict=True)})
+        trained = {job.sequence: own for job, own in zip(jobs, updates, strict=True)}
+        self._queue = [replace(j, answer=trained.get(j.sequence, j.answer)) for j in self._queue]

@@ -13,6 +13,8 @@ from fedcore.server.method import Merge
 from fedcore.server.state import ServerState
 from fedcore.types import LocalUpdate, Params
 
+Updates: TypeAlias = Sequence[LocalUpdate]
+Together = Callable[[ServerState, Updates], ServerState]
 Weight = Callable[[LocalUpdate], float]
 Names = Iterable[str]
 
@@ -54,8 +56,7 @@ class RunningMean:
         self._state, self._own = state, None if own is None else own(state)
         self._totals = dict.fromkeys(state.params, 0.0)
         # float64, so that the order of the answers cannot show in a float32 result
-        exact = torch.float64
-        self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
+        self._sums = {n: torch.zeros_like(v, dtype=torch.float64) for n, v in state.params.items()}
 
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""
@@ -89,9 +90,9 @@ class RunningMoves:
         state: ServerState,
     ) -> None:
         self._weigh, self._after, self._state = weigh, after, state
-        exact = torch.float64
-        self._sums = {n: torch.zeros_like(v, dtype=exact) for n, v in state.params.items()}
-        self._longest = torch.zeros((), dtype=exact)  # a tensor, so that nobody waits for a device
+        self._sums = {n: torch.zeros_like(v, dtype=torch.float64) for n, v in state.params.items()}
+        # A tensor, so that nobody waits for a device.
+        self._longest = torch.zeros((), dtype=torch.float64)
         self._added: list[Sequence[float]] = []
 
     def add(self, update: LocalUpdate, base: Params) -> None:
@@ -125,10 +126,6 @@ def cosine(moves: Params, others: Params) -> float:
     one, other = (length(some) or 1.0 for some in (moves, others))
     pairs = ((m.double() / one * (others[n].double() / other)).sum() for n, m in moves.items())
     return float(sum(pairs))
-
-
-Updates: TypeAlias = Sequence[LocalUpdate]
-Together = Callable[[ServerState, Updates], ServerState]
 
 
 def all_at_once(function: Together, *, moves: bool = False) -> Merge:

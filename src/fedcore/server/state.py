@@ -1,8 +1,8 @@
 """What the server knows between two events, and how that is written down."""
 
-import dataclasses
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor
 
 from fedcore.records import Snapshot
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Params
+
+# (client, base version, repeat, shift, deadline) -> what the client was told, made again
+Assign = Callable[..., tuple[Assignment, ClientProfile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Job:
     copies: int  # how often it was drawn
     base: Params  # the model it starts from
     sequence: int  # how many were asked before it: of two that answer at once, they come first
-    arrives: float | None = None  # seconds from the last merge on, once a virtual clock has it
+    arrives: float = math.nan  # seconds from the last merge on, once a virtual clock has it
     answer: LocalUpdate | None = None  # where it is known before it is due
     sent: float = 0.0  # seconds since the run's start
     started: float = 0.0  # likewise, its work: when it has the model
@@ -61,17 +64,13 @@ def to_snapshot(state: ServerState) -> Snapshot:
         if job.answer is not None:
             groups[f"answer/{number}"] = job.answer.params
             groups[f"payload/{number}"] = job.answer.payload or {}
-            scalars = dataclasses.asdict(replace(job.answer, params={}, payload=None))
+            scalars = asdict(replace(job.answer, params={}, payload=None))
             del scalars["params"]
         who = told.client_id, told.base_version, told.repeat
         times = job.sent, job.started, job.away, job.lost, job.deadline
         jobs.append([*who, job.copies, job.arrives, scalars, *times])
     tensors = {f"{group}/{name}": v for group, own in groups.items() for name, v in own.items()}
     return Snapshot(tensors, {"version": state.version, "jobs": jobs, "time": state.time})
-
-
-# (client, base version, repeat, shift, deadline) -> what the client was told, made again
-Assign = Callable[..., tuple[Assignment, ClientProfile]]
 
 
 def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> ServerState:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from fedcore.seeding import stream
 from fedcore.sim.federation import Federation
 from fedcore.sources.clients import LazyClients, Streamed, sizes_of
 from fedcore.task import Loss
-from fedcore.types import Assignment, ClientData, ClientId, LocalUpdate, Params, SelectionTime
+from fedcore.types import ClientData, ClientId, Generator, Params
 
 # Samples a forward pass takes at a time: bounds memory, not results. On a CPU, what a chunk of
 # several layers leaves behind should fit its caches; one layer leaves little, and calls count.
@@ -29,8 +31,6 @@ CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
 Held = Mapping[ClientId, ClientData]
-Pieces = list[ClientData]
-Parts = list[slice]
 Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
@@ -132,8 +132,10 @@ class Evaluator:
     """
 
     def __init__(self, passes: Sequence[Forward], loss: Loss | None = None) -> None:
-        self._passes, self._loss = passes, loss
-        self._workers = ThreadPoolExecutor(len(passes)) if len(passes) > 1 else None
+        self._loss, self._idle = loss, SimpleQueue[Forward]()
+        for one in passes:
+            self._idle.put(one)
+        self._map: Any = ThreadPoolExecutor(len(passes)).map if len(passes) > 1 else map
 
     def score(self, params: Params, pieces: Iterable[ClientData]) -> Score:
         """L(w) = Σ_i p^i L^i(w) over all samples, and the accuracy; one piece is held at a time."""
@@ -152,33 +154,28 @@ class Evaluator:
         few = isinstance(data, Streamed) or (data.y.device.type == "cpu" and layers > 1)
         chunk = min(CHUNK, CPU_CHUNK) if few else CHUNK
         parts = [slice(start, start + chunk) for start in range(0, len(data), chunk)]
-        if self._workers is None or len(parts) == 1:
-            return torch.stack(self._sums(params, data, self._passes[0], parts)).sum(dim=0)
-        threads, own = len(self._passes), partial(self._sums, params, data)
-        turns = (parts[number::threads] for number in range(threads))
-        shares = list(self._workers.map(own, self._passes, turns))
-        in_order = [shares[place % threads][place // threads] for place in range(len(parts))]
-        return torch.stack(in_order).sum(dim=0)
+        each = map if len(parts) == 1 else self._map
+        return torch.stack(list(each(partial(self._sums, params, data), parts))).sum(dim=0)
 
     @torch.no_grad()
-    def _sums(self, params: Params, data: ClientData, score: Forward, parts: Parts) -> list[Tensor]:
-        """Σ_j L_j and number of right answers [2] of each part."""
-        sums = []
-        for part in parts:
-            x, y = data.take(part)
-            scores = score(params, x)
-            if self._loss is None:
-                # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
-                losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
-                right = (scores.argmax(dim=1) == y).sum()
-            else:
-                losses, right = self._loss(scores, y), right_answers(scores, y)
-            sums.append(torch.stack([losses.double().sum(), right.double()]))
-        return sums
+    def _sums(self, params: Params, data: ClientData, part: slice) -> Tensor:
+        """Σ_j L_j and number of right answers [2] of a part."""
+        (x, y), forward = data.take(part), self._idle.get()
+        try:
+            scores = forward(params, x)
+        finally:
+            self._idle.put(forward)
+        if self._loss is None:
+            # Over few classes PyTorch's own cross-entropy takes five times as long on a CPU.
+            losses = scores.logsumexp(dim=1) - scores.gather(1, y.long()[:, None])[:, 0]
+            right = (scores.argmax(dim=1) == y).sum()
+        else:
+            losses, right = self._loss(scores, y), right_answers(scores, y)
+        return torch.stack([losses.double().sum(), right.double()])
 
 
 class Replay(Measure):
-    """An executor that trains nothing, and a measure that knows what would come of it.
+    """A measure of models that nobody trains, which knows what would come of it.
 
     FedAvg's models are the same, whatever the deadline is. What goes by time - lengths of rounds,
     who is slow, events - is simulated; how good models are is known from other stragglers' runs.
@@ -187,13 +184,6 @@ class Replay(Measure):
     def __init__(self, known: History, measure: Measure) -> None:
         self._last, self._real = known.params, measure
         self._rounds = (one for one in known.rounds if one.train_accuracy is not None)  # measured
-        self.memory: dict[ClientId, Tensor] = {}
-        self.selection = SelectionTime()
-        self.expect = self.close = lambda *_: None
-
-    def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
-        """Answers that leave the model as it is."""
-        return [LocalUpdate(one.client_id, params, num_samples=1) for one in assignments]
 
     def train(self, params: Params) -> Score:
         """What the next round came to on training data."""
@@ -225,7 +215,7 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: np.random.Generator) -> Pieces:
+def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> list[ClientData]:
     """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))

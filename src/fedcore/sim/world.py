@@ -49,6 +49,7 @@ class Simulated:
     """
 
     how: compression.Compression | None = None
+    replayed = False  # whether nothing is trained, for what would come of it is known: ``Replay``
 
     def __init__(self, executor: Executor, lazy: Lazy = None, *, chained: bool = False) -> None:
         self.unsent: dict[int, torch.Tensor] = {}
@@ -58,6 +59,8 @@ class Simulated:
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
+        if self.replayed:
+            return [LocalUpdate(one.client_id, params, num_samples=1) for one in assignments]
         if self._lazy is not None:
             self._lazy.hold(assignment.client_id for assignment in assignments)
         alone = self._chained and assignments[0].base_version == 0
@@ -77,14 +80,12 @@ class World:
     """A simulated server, its clients, and what its models are measured on."""
 
     server: Server
-    executor: Executor
+    executor: Simulated
     measure: Measure
-    initial: Params
+    federation: Federation
     fleet: Fleet
-    ending: Ending  # as far as it is known before the first round
     experiment: Experiment
     device: torch.device
-    unsent: dict[int, torch.Tensor]  # of ``Simulated``
 
 
 def build_world(
@@ -105,14 +106,12 @@ def build_world(
     if names:
         mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
         strategy = replace(strategy, merge=partial(mean, names=names))
-    training, threads = training_of(experiment), experiment.threads
-    of = experiment.executor, federation.task, clients, training
-    plain = choose_executor(*of, threads=threads, device=device)
+    of = experiment.executor, federation.task, clients, training_of(experiment)
+    plain = choose_executor(*of, threads=experiment.threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
     executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
     executor.how = compression.read("compress", experiment.compress)
-    sizes = sizes_of(clients)
-    sent = federation.model_bytes
+    sizes, sent = sizes_of(clients), federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
     asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
@@ -121,7 +120,7 @@ def build_world(
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
     clock.packed = compression.upward_share(experiment.compress, sent)
     # The plain loop takes models that draw random numbers, whose order threads would change.
-    threads = 1 if isinstance(plain, SequentialExecutor) else threads
+    threads = 1 if isinstance(plain, SequentialExecutor) else experiment.threads
     several = len(experiment.learning_rates) > 1
     sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
@@ -132,9 +131,7 @@ def build_world(
     if experiment.time_budget and not any(working):
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
-    ending = Ending(fleet.deadline, sent, len(sizes), len(fleet.slow), None, None)
-    known = federation.initial, fleet, ending, experiment, device
-    return World(server, executor, measure, *known, executor.unsent)
+    return World(server, executor, measure, federation, fleet, experiment, device)
 
 
 def train_run(
@@ -152,10 +149,8 @@ def train_run(
     strategy = build_strategy(sources[run.strategy], own, *there)
     world = build_world(federation, own, run, strategy)
     if known is not None:
-        replay, clock = Replay(known, world.measure), world.server.clock
-        assert isinstance(clock, VirtualClock)
-        server = replace(world.server, clock=replace(clock, executor=replay))
-        world = replace(world, server=server, executor=replay, measure=replay)
+        world.executor.replayed = True
+        world = replace(world, measure=Replay(known, world.measure))
     return simulate_rounds(world, start, past)
 
 
@@ -163,23 +158,24 @@ def simulate_rounds(
     world: World, start: Snapshot | None = None, past: Sequence[RoundRecord] = ()
 ) -> Rounds:
     """Train the rounds after the ``past`` ones, from ``start`` on; yields records and states."""
-    tested = ((r.test_accuracy, r.test_loss) for r in past)
+    executor, tested = world.executor, ((r.test_accuracy, r.test_loss) for r in past)
     accuracies = [goodness(*one) for one in tested if one != (None, None)]
     if start is None:
-        state = ServerState({name: v.to(world.device) for name, v in world.initial.items()})
+        initial = world.federation.initial
+        state = ServerState({name: value.to(world.device) for name, value in initial.items()})
     else:
         state = from_snapshot(start, world.device, world.server.assign)
-        world.executor.memory.update(state.on_clients)
-        world.unsent.update(state.unsent)
-    with closing(world.executor):  # also when the caller wants no more rounds, or cannot take them
-        began, before = time.perf_counter(), copy.copy(world.executor.selection)
+        executor.memory.update(state.on_clients)
+        executor.unsent.update(state.unsent)
+    with closing(executor):  # also when the caller wants no more rounds, or cannot take them
+        began, before = time.perf_counter(), copy.copy(executor.selection)
         for merged in world.server.run(state):
-            memory, unsent = dict(world.executor.memory), dict(world.unsent)
+            memory, unsent = dict(executor.memory), dict(executor.unsent)
             record = _record(world, merged, began, before, accuracies)
             yield record, replace(merged.state, on_clients=memory, unsent=unsent)
             if record.ending:
                 break
-            began, before = time.perf_counter(), copy.copy(world.executor.selection)
+            began, before = time.perf_counter(), copy.copy(executor.selection)
 
 
 def _record(
@@ -225,9 +221,11 @@ def goodness(accuracy: float | None, loss: float | None) -> float:
 
 def _ending(world: World, params: Params) -> Ending:
     """How the last model does on clients' own data, and on the half that is to choose by."""
-    slow, worst = slow_and_worst(world.measure.by_client(params), world.fleet.slow)
+    fleet, clients = world.fleet, world.federation.dataset.clients
+    slow, worst = slow_and_worst(world.measure.by_client(params), fleet.slow)
     own = (world.measure.test(params, "validation") or Score(None, None)).accuracy
-    return replace(world.ending, slow_accuracy=slow, worst_accuracy=worst, validation_accuracy=own)
+    sent = sum(value.nbytes for value in params.values())
+    return Ending(fleet.deadline, sent, len(clients), len(fleet.slow), slow, worst, own)
 
 
 def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> list[float]:

@@ -25,7 +25,8 @@ class Benchmark(NamedTuple):
     def hyperparameters(self, preset: str) -> Options:
         """Options of an experiment that ``preset`` sets for this dataset, if it has any."""
         ask = getattr(self.module, "hyperparameters", None)
-        return {} if ask is None else ask(preset, **self.options)
+        of_any: Options = getattr(self.module, "HYPERPARAMETERS", {})
+        return of_any if ask is None else ask(preset, **self.options)
 
     def load(self, *, seed: int, data_dir: DataDir, options: Options) -> FederatedDataset:
         """Load the data, with the user's ``options`` over those of the name."""

@@ -44,13 +44,16 @@ def load(
         cut = int(TRAIN_SHARE * len(rows))
         train.append(order[:cut])
         held_out.append(order[cut:])
-    mean, deviation = _scale(images)
+    # Exact sums of whole numbers, each pixel's.
+    mean = images.sum(axis=0, dtype=np.int64) / len(images)
+    squares = np.einsum("nhw,nhw->hw", images, images, dtype=np.int64) / len(images)
+    deviation = np.sqrt(np.maximum(squares - mean**2, 0)) + 0.001
 
     def pooled(parts: list[Rows]) -> ClientData:
         rows = np.concatenate(parts)
         x = images[rows].astype(np.float32)
-        x -= mean
-        x /= deviation
+        x -= mean.astype(np.float32)
+        x /= deviation.astype(np.float32)
         return ClientData(torch.from_numpy(x).unsqueeze(1), torch.from_numpy(labels[rows]))
 
     trained, cuts = pooled(train), [len(rows) for rows in train]
@@ -121,14 +124,3 @@ def by_power_law(labels: Rows, *, clients: int, sigma: float, seed: int) -> list
                     owned[client].append(rows[number][taken[number] : end])
                     taken[number] = end
     return [np.concatenate(parts) for parts in owned]
-
-
-def _scale(images: Bytes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and std + 0.001 of every pixel, from exact sums of whole numbers."""
-    count = len(images)
-    squares = np.zeros(images.shape[1:], np.int64)
-    for start in range(0, count, 4096):  # bounds memory
-        squares += (images[start : start + 4096].astype(np.int64) ** 2).sum(axis=0)
-    mean = images.sum(axis=0, dtype=np.int64) / count
-    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
-    return mean.astype(np.float32), (std + 0.001).astype(np.float32)

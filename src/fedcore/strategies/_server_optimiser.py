@@ -13,7 +13,6 @@ from fedcore.strategies.fedavg import build as fedavg
 from fedcore.types import LocalUpdate, Params
 
 UNDER = "under/"  # before the names of the strategy's own tensors, which are all that it sees
-SecondMoment = Callable[[Tensor, Tensor, float], Tensor]  # v, D², β2 -> v
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class _Optimised:
 
 
 def build_around(
-    second_moment: SecondMoment | None,
+    second_moment: Callable[[Tensor, Tensor, float], Tensor] | None,  # v, D², β2 -> v
     *,
     aggregation: str = "mean",
     server_rate: float = 0.1,

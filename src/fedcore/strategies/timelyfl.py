@@ -16,7 +16,6 @@ The E of the experiment does not enter. A model of one layer, or without an orde
 """
 
 import math
-from functools import partial
 
 from fedcore.deadline import capacity
 from fedcore.server.merge import aggregation as by_name
@@ -30,27 +29,25 @@ def build(*, aggregation: str = "mean", model_bytes: int = 0, on_time: float = 0
     """``on_time`` is k / n: the share of clients that train the whole model."""
     at_least(0, 1)("on_time", on_time)
 
+    def plan(client: ClientProfile, interval: float, epochs: int) -> LocalPlan:
+        """What a client can do in an ``interval`` with sending; ``epochs`` only name what it is."""
+        size, left = client.num_samples, interval - model_bytes / client.download
+        upload = model_bytes / client.upload
+        fitting = capacity(client, left - upload) // size
+        if fitting >= 1:
+            return LocalPlan((Phase(fitting),), Way.FULL if fitting >= epochs else Way.PARTIAL)
+        share = left / (client.seconds(size) + upload)
+        samples = capacity(client, left - share * upload)  # α t, in whole samples
+        if samples < 1:
+            return SIT_OUT
+        # A little below, so that the clock, which rounds up, does not charge one more.
+        below = math.nextafter(samples / size, 0.0)
+        return LocalPlan((Phase(1),), Way.PARTIAL, trained_share=below)
+
     def by_cohort(state: ServerState, cohort: Profiles) -> Plans:
         """T is that of those who were drawn, whatever the deadline is."""
         times = sorted(one.seconds(one.num_samples, model_bytes) for one in cohort.values())
         interval = times[max(1, math.ceil(on_time * len(times))) - 1] if times else 0.0
         return dict.fromkeys(cohort, lambda client, _, epochs: plan(client, interval, epochs))
 
-    plan = partial(_plan, model_bytes)
     return Strategy(plan, by_name(aggregation), by_cohort=by_cohort, in_parts=True)
-
-
-def _plan(model_bytes: int, client: ClientProfile, interval: float, epochs: int) -> LocalPlan:
-    """What a client can do in an ``interval``, with sending; ``epochs`` only name what it is."""
-    size, left = client.num_samples, interval - model_bytes / client.download
-    upload = model_bytes / client.upload
-    fitting = capacity(client, left - upload) // size
-    if fitting >= 1:
-        return LocalPlan((Phase(fitting),), Way.FULL if fitting >= epochs else Way.PARTIAL)
-    share = left / (client.seconds(size) + upload)
-    samples = capacity(client, left - share * upload)  # α t, in whole samples
-    if samples < 1:
-        return SIT_OUT
-    # A little below, so that the clock, which rounds up, does not charge one more.
-    below = math.nextafter(samples / size, 0.0)
-    return LocalPlan((Phase(1),), Way.PARTIAL, trained_share=below)

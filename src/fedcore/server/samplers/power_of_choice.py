@@ -21,11 +21,7 @@ from fedcore.types import ClientProfile, LocalUpdate, Params
 
 
 def build(
-    *,
-    candidates: int = 0,
-    fresh: bool = False,
-    forward_price: float = 1 / 3,
-    model_bytes: int = 0,
+    *, candidates: int = 0, fresh: bool = False, forward_price: float = 1 / 3, model_bytes: int = 0
 ) -> Sampler:
     """``candidates`` is d, at least K; 0: 2 K. A forward pass has its price in trained samples."""
 
