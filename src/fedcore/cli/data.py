@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.errors import BadOption
 from fedcore.report.plots import draw_histogram
+from fedcore.report.summary import SIZES, Row, spread
 from fedcore.report.tables import histogram, plain_console
 from fedcore.sim.federation import check_dataset
 from fedcore.sources import benchmark as _benchmark
@@ -89,14 +89,13 @@ def stats(
     number = own_seed if seed is None else read_option("seed", seed, int)
     options = read_pairs("data", data or [])
     dataset = check_dataset(benchmark.load(seed=number, data_dir=data_dir, options=options))
-    sizes = list(dataset.sizes) or list(sizes_of(dataset.clients).values())
+    sizes, found = list(dataset.sizes) or list(sizes_of(dataset.clients).values()), spread(dataset)
     console = plain_console()
-    console.print(_table_one(benchmark, sizes))
-    counted = "Training and test samples" if dataset.sizes else "Training samples"
+    console.print(_table_one(benchmark, found))
     given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
     # What is noted is about the benchmark's own seed.
     note = getattr(benchmark.module, "NOTE", "") if number == own_seed else ""
-    console.print(f"{counted}; {given}. {note}".rstrip(), soft_wrap=True)
+    console.print(f"{found['counted'].capitalize()}; {given}. {note}".rstrip(), soft_wrap=True)
     title = f"{benchmark.name}: samples per client"
     console.print()
     console.print(histogram(sizes, title))
@@ -108,17 +107,15 @@ def stats(
         console.print(f"Written to {plot}", soft_wrap=True)
 
 
-def _table_one(benchmark: _benchmark.Benchmark, sizes: list[int]) -> Table:
+def _table_one(benchmark: _benchmark.Benchmark, found: Row) -> Table:
     """Clients, samples, mean and standard deviation (over n) in the paper's Table 1, and here."""
-    titles = ("clients", "samples", "mean", "std", "least", "median", "most")
-    columns = (Column(title, justify="right") for title in titles)
+    columns = (Column(title, justify="right") for title in SIZES)
     table = Table("", *columns, title=f"Table 1, {benchmark.name}", title_justify="left")
     paper = getattr(benchmark.module, "PAPER", {})
     if benchmark.name in paper:
         table.add_row("paper", *(f"{number:,}" for number in paper[benchmark.name]), "", "", "")
-    here = (f"{len(sizes):,}", f"{sum(sizes):,}", f"{np.mean(sizes):,.2f}", f"{np.std(sizes):,.2f}")
-    spread = (f"{min(sizes):,}", f"{np.median(sizes):,.0f}", f"{max(sizes):,}")
-    table.add_row("here", *here, *spread)
+    digits = {"mean": 2, "std": 2}
+    table.add_row("here", *(f"{found[size]:,.{digits.get(size, 0)}f}" for size in SIZES))
     return table
 
 
