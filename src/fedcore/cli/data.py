@@ -20,6 +20,8 @@ from fedcore.values import read_option, read_pairs
 _help = "Datasets: list them, fetch their files, see how they are spread over clients."
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=_help)
 
+_seed = "Seed of the dataset; else the paper's or nearest."
+_data = "Further option of the dataset, e.g. --data sigma=1.7."
 _where = "Data directory, one folder per dataset; else $FEDCORE_DATA, else the user's cache."
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help=_where)]
 
@@ -68,12 +70,8 @@ def stats(
     name: Annotated[str, typer.Argument(help="Benchmark, e.g. mnist; or a .py file of yours.")],
     *,
     data_dir: DataDir = None,
-    seed: str | None = typer.Option(
-        None, metavar="NUMBER", help="Seed of the dataset; else the paper's or nearest."
-    ),
-    data: list[str] | None = typer.Option(
-        None, help="Further option of the dataset, e.g. --data sigma=1.7."
-    ),
+    seed: str | None = typer.Option(None, metavar="NUMBER", help=_seed),
+    data: list[str] | None = typer.Option(None, help=_data),
     plot: Path | None = typer.Option(None, help="Draw the histogram into this file too."),
 ) -> None:
     """Show how a dataset is spread over clients, beside the paper's Table 1 and as its Figure 2.
