@@ -1,7 +1,7 @@
 """``fedcore data``: which datasets there are, getting their files, how they are spread."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from fedcore import plugins
 from fedcore.errors import BadOption
 from fedcore.report.plots import draw_histogram
-from fedcore.report.summary import SIZES, Row, spread
+from fedcore.report.summary import SIZES, spread
 from fedcore.report.tables import histogram, plain_console
 from fedcore.sim.federation import check_dataset
 from fedcore.sources import benchmark as _benchmark
@@ -105,7 +105,7 @@ def stats(
         console.print(f"Written to {plot}", soft_wrap=True)
 
 
-def _table_one(benchmark: _benchmark.Benchmark, found: Row) -> Table:
+def _table_one(benchmark: _benchmark.Benchmark, found: dict[str, Any]) -> Table:
     """Clients, samples, mean and standard deviation (over n) in the paper's Table 1, and here."""
     columns = (Column(title, justify="right") for title in SIZES)
     table = Table("", *columns, title=f"Table 1, {benchmark.name}", title_justify="left")
