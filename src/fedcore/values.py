@@ -38,14 +38,12 @@ def must_be(what: str, holds: Callable[[Any], bool], hint: str = "") -> Check:
 
 def at_least(least: float, most: float = math.inf) -> Check:
     """A check for numbers of at least ``least``, and of at most ``most``."""
-    # A whole number may be too large for a float, so it is not made one.
-    finite = must_be(f"at least {least:g}", lambda n: isinstance(n, int) or math.isfinite(n))
-    low = must_be(f"at least {least:g}", lambda number: number >= least)
+    low = must_be(f"at least {least:g}", lambda number: least <= number < math.inf)
     high = must_be(f"at most {most:,}", lambda number: number <= most)
 
     def check(name: str, value: Any) -> None:
-        for one in (finite, low, high):
-            one(name, value)
+        low(name, value)
+        high(name, value)
 
     return check
 
@@ -145,7 +143,10 @@ def convert(name: str, value: Any, kind: Any) -> Any:
     try:
         if not listed:
             return _only(single, value)
-        for part in _parts(value):
+        parts = value if isinstance(value, list | tuple) else [value]
+        if isinstance(value, str):
+            parts = [text.strip() for text in value.split(",")] if value.strip() else []
+        for part in parts:
             if isinstance(part, str) and not part:
                 raise ValueError
             spelled = isinstance(part, str) and single is not str
@@ -162,13 +163,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and abs(value) > 1e99:
         return f"one of {value.bit_length()} bits"
     return f"{value[:60]!r}..." if isinstance(value, str) and len(value) > 99 else repr(value)
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """Of a list, or of a text with commas."""
-    if isinstance(value, str):
-        return [text.strip() for text in value.split(",")] if value.strip() else []
-    return value if isinstance(value, list | tuple) else [value]
 
 
 def _only(kind: Any, value: Any) -> Any:

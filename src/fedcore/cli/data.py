@@ -1,15 +1,15 @@
 """``fedcore data``: which datasets there are, getting their files, how they are spread."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Column, Table
 
 from fedcore import plugins
 from fedcore.errors import BadOption
 from fedcore.report.plots import draw_histogram
+from fedcore.report.summary import SIZES, spread
 from fedcore.report.tables import histogram, plain_console
 from fedcore.sim.federation import check_dataset
 from fedcore.sources import benchmark as _benchmark
@@ -20,6 +20,8 @@ from fedcore.values import read_option, read_pairs
 _help = "Datasets: list them, fetch their files, see how they are spread over clients."
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=_help)
 
+_seed = "Seed of the dataset; else the paper's or nearest."
+_data = "Further option of the dataset, e.g. --data sigma=1.7."
 _where = "Data directory, one folder per dataset; else $FEDCORE_DATA, else the user's cache."
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help=_where)]
 
@@ -68,12 +70,8 @@ def stats(
     name: Annotated[str, typer.Argument(help="Benchmark, e.g. mnist; or a .py file of yours.")],
     *,
     data_dir: DataDir = None,
-    seed: str | None = typer.Option(
-        None, metavar="NUMBER", help="Seed of the dataset; else the paper's or nearest."
-    ),
-    data: list[str] | None = typer.Option(
-        None, help="Further option of the dataset, e.g. --data sigma=1.7."
-    ),
+    seed: str | None = typer.Option(None, metavar="NUMBER", help=_seed),
+    data: list[str] | None = typer.Option(None, help=_data),
     plot: Path | None = typer.Option(None, help="Draw the histogram into this file too."),
 ) -> None:
     """Show how a dataset is spread over clients, beside the paper's Table 1 and as its Figure 2.
@@ -89,14 +87,13 @@ def stats(
     number = own_seed if seed is None else read_option("seed", seed, int)
     options = read_pairs("data", data or [])
     dataset = check_dataset(benchmark.load(seed=number, data_dir=data_dir, options=options))
-    sizes = list(dataset.sizes) or list(sizes_of(dataset.clients).values())
+    sizes, found = list(dataset.sizes) or list(sizes_of(dataset.clients).values()), spread(dataset)
     console = plain_console()
-    console.print(_table_one(benchmark, sizes))
-    counted = "Training and test samples" if dataset.sizes else "Training samples"
+    console.print(_table_one(benchmark, found))
     given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
     # What is noted is about the benchmark's own seed.
     note = getattr(benchmark.module, "NOTE", "") if number == own_seed else ""
-    console.print(f"{counted}; {given}. {note}".rstrip(), soft_wrap=True)
+    console.print(f"{found['counted'].capitalize()}; {given}. {note}".rstrip(), soft_wrap=True)
     title = f"{benchmark.name}: samples per client"
     console.print()
     console.print(histogram(sizes, title))
@@ -108,17 +105,15 @@ def stats(
         console.print(f"Written to {plot}", soft_wrap=True)
 
 
-def _table_one(benchmark: _benchmark.Benchmark, sizes: list[int]) -> Table:
+def _table_one(benchmark: _benchmark.Benchmark, found: dict[str, Any]) -> Table:
     """Clients, samples, mean and standard deviation (over n) in the paper's Table 1, and here."""
-    titles = ("clients", "samples", "mean", "std", "least", "median", "most")
-    columns = (Column(title, justify="right") for title in titles)
+    columns = (Column(title, justify="right") for title in SIZES)
     table = Table("", *columns, title=f"Table 1, {benchmark.name}", title_justify="left")
     paper = getattr(benchmark.module, "PAPER", {})
     if benchmark.name in paper:
         table.add_row("paper", *(f"{number:,}" for number in paper[benchmark.name]), "", "", "")
-    here = (f"{len(sizes):,}", f"{sum(sizes):,}", f"{np.mean(sizes):,.2f}", f"{np.std(sizes):,.2f}")
-    spread = (f"{min(sizes):,}", f"{np.median(sizes):,.0f}", f"{max(sizes):,}")
-    table.add_row("here", *here, *spread)
+    digits = {"mean": 2, "std": 2}
+    table.add_row("here", *(f"{found[size]:,.{digits.get(size, 0)}f}" for size in SIZES))
     return table
 
 

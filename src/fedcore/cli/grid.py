@@ -60,15 +60,15 @@ def run_grid(
     if folder is not None:
         folder.begin()
     found = folder.runs if folder else {}
+    most, budget = experiment.most_rounds, experiment.time_budget
     for run in grid:
-        most = experiment.most_rounds
         done, snapshot = folder.position(run, most) if folder else (0, None)
-        over = is_over(found.get(run, []), most)
-        budget, passed = experiment.time_budget, sum(record.time for record in found.get(run, []))
+        past = found.get(run, [])[:done]
+        over, passed = is_over(past, most), sum(record.time for record in past)
         tell(run, done, 1.0 if over else passed / budget if budget else done / most)
         if over:
             continue
-        federation, past = federations[run.seed], found.get(run, [])[:done]
+        federation = federations[run.seed]
         frozen = federation.task.frozen_params()
         with closing(train_run(federation, experiment, run, snapshot, past)) as rounds:
             for record, state in rounds:
@@ -77,7 +77,7 @@ def run_grid(
                     folder.add(record, run, saved, model)
                 else:
                     found.setdefault(run, []).append(record)
-                passed += record.seconds / record.deadline
+                passed += record.time
                 share = passed / budget if budget else record.number / most
                 tell(run, record.number, 1.0 if record.ending else share)
     data = spread(next(iter(federations.values())).dataset)
@@ -97,13 +97,12 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
     find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
     dataset = find_data(seed=experiment.data_seed)
+    none = f"of which {experiment.benchmark!r} has none"
     for option in ("patience", "metrics"):
         if (value := getattr(experiment, option)) and dataset.test is None:
-            what = f"{option} {value} needs held-out data"
-            raise BadOption(f"{what}, of which {experiment.benchmark!r} has none; leave it out")
+            raise BadOption(f"{option} {value} needs held-out data, {none}; leave it out")
     if experiment.learning_rates and (dataset.test is None or len(dataset.test) < 2):
         rates = ",".join(f"{rate:g}" for rate in experiment.learning_rates)
-        none = f"of which {experiment.benchmark!r} has none"
         raise BadOption(f"learning_rate {rates} needs held-out data to choose by, {none}; give one")
     asked, there = experiment.clients_per_round, len(dataset.clients)
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
@@ -111,9 +110,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         log.warning("%s: all of them train in every round", few)
     bf16, metrics = experiment.precision == "bf16", metrics_of(experiment.metrics)
     terms = Terms(loss_of(experiment.loss), experiment.batch_norm, bf16, metrics)
-    known = experiment.method, terms
     build = partial(federation_from_model, dataset, experiment.model)
-    federations = {seed: build(seed, *known) for seed in experiment.seed}
+    federations = {seed: build(seed, experiment.method, terms) for seed in experiment.seed}
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)

@@ -13,6 +13,7 @@ from fedcore.report.grids import counted, strategy_title
 from fedcore.report.output import PAGE, PICTURES
 from fedcore.report.page import write_page
 from fedcore.report.page.jobs import Job
+from fedcore.report.plots import draw_all
 from fedcore.report.summary import chosen_runs
 from fedcore.report.tables import everything, plain_console
 
@@ -72,8 +73,6 @@ def run_job(
         files = ["summary.json", "rounds.jsonl", "events.jsonl"]
         if plots:
             try:
-                from fedcore.report.plots import draw_all
-
                 draw_all(chosen_runs(found), out)
                 files += PICTURES
             except ImportError:

@@ -27,19 +27,17 @@ from fedcore.sources.benchmark import benchmark_names, find
 from fedcore.values import read_option
 from fedcore.version import __version__
 
+_help = """Federated learning whose rounds end on time: slow clients train on coresets.
+
+Start with [bold]fedcore compare --out runs/first[/bold]: five ways to deal with slow clients on one
+benchmark, as tables, plots and a page."""
 app = typer.Typer(
     name="fedcore",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
-    help=flowing(
-        """Federated learning whose rounds end on time: slow clients train on coresets.
-
-        Start with [bold]fedcore compare --out runs/first[/bold]: five ways to deal with slow
-        clients on one benchmark, as tables, plots and a page.
-        """
-    ),
+    help=flowing(_help),
 )
 
 app.add_typer(data_app, name="data")

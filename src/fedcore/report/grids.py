@@ -60,7 +60,20 @@ WIDEST = 9  # columns of numbers that 80 characters have room for
 
 def level_grids(results: Sequence[Result]) -> Iterator[Grid]:
     """One table per benchmark and share of stragglers; seeds are medians, with ranges below."""
-    return (_table(*level, cells) for level, cells in results_by_level(results).items())
+    for (benchmark, stragglers), cells in results_by_level(results).items():
+        first = next(iter(cells.values()))
+        several = len(first) > 1
+        seeds = f"{len(first)} seeds" if several else f"seed {first[0]['seed']}"
+        counts = sorted({run["rounds"] for runs in cells.values() for run in runs})
+        rounds = (f"{counts[0]:,} to " if len(counts) > 1 else "") + counted(counts[-1], "round")
+        title = f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}"
+        caption = f"Accuracy on data nobody trained on; 1.00 is the deadline at {stragglers:g} %."
+        caption += "\nMedian of the seeds, and from the least to the largest of them." * several
+        asked = [name for name in first[0] if name.startswith("final_test_")]
+        own = {name: f"{name.removeprefix('final_test_')},\nlast round" for name in asked}
+        titles = dict([*COLUMNS.items()][:2]) | own | COLUMNS  # metrics follow the accuracies
+        columns: Columns = [(text, partial(cell_of, name)) for name, text in titles.items()]
+        yield _grid(title, caption, columns, cells)
 
 
 def cost_grids(results: Sequence[Result]) -> Iterator[Grid]:
@@ -85,22 +98,6 @@ def cost_grids(results: Sequence[Result]) -> Iterator[Grid]:
         most = WIDEST if len(columns) <= WIDEST else len(COLUMNS)  # of one table
         for start in range(0, len(columns), most):
             yield _grid(title, caption, columns[start : start + most], cells)
-
-
-def _table(benchmark: str, stragglers: float, cells: Cells) -> Grid:
-    first = next(iter(cells.values()))
-    several = len(first) > 1
-    seeds = f"{len(first)} seeds" if several else f"seed {first[0]['seed']}"
-    counts = sorted({run["rounds"] for runs in cells.values() for run in runs})
-    rounds = (f"{counts[0]:,} to " if len(counts) > 1 else "") + counted(counts[-1], "round")
-    title = f"{benchmark}, {stragglers:g} % stragglers, {rounds}, {seeds}"
-    caption = f"Accuracy on data nobody trained on; 1.00 is the deadline at {stragglers:g} %."
-    caption += "\nMedian of the seeds, and from the least to the largest of them." * several
-    columns: Columns = [(text, partial(cell_of, name)) for name, text in COLUMNS.items()]
-    asked = [name for name in first[0] if name.startswith("final_test_") and name not in COLUMNS]
-    own = ((f"{name.removeprefix('final_test_')},\nlast round", name) for name in asked)
-    columns[2:2] = [(text, partial(cell_of, name)) for text, name in own]
-    return _grid(title, caption, columns, cells)
 
 
 def _grid(title: str, caption: str, columns: Columns, cells: Cells) -> Grid:

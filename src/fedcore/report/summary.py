@@ -23,6 +23,7 @@ from fedcore.types import FederatedDataset
 
 NOT_ANSWERED = ("cancelled", "lost")  # of what is wasted; the rest came, and was of no use
 SHARES = (0.90, 0.95, 0.99)  # of the best final accuracy: what is a target where none is given
+SIZES = ("clients", "samples", "mean", "std", "least", "median", "most")  # of Table 1, and more
 METHOD = ("benchmark", "stragglers", "strategy")
 Method = tuple[str, float, str]
 method_of: Callable[[RunKey], Method] = attrgetter(*METHOD)

@@ -3,7 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby
+from operator import itemgetter
 from statistics import fmean, median
 from typing import Any
 
@@ -93,11 +94,9 @@ def ways(firsts: Firsts) -> dict[str, list[Span]]:
     for name, rounds in firsts.items():
         went = Counter((c.client_id, str(c.path)) for record in rounds for c in record.clients)
         mostly = {client: path for (client, path), _ in reversed(went.most_common())}
-        equal = groupby(mostly.get(client, "not drawn") for client in order)
-        lengths = [(path, len(list(same))) for path, same in equal]
-        ends = pairwise(accumulate((length for _, length in lengths), initial=0))
-        pairs = zip(lengths, ends, strict=True)
-        found[strategy_title(name)] = [(way, *at) for (way, _), at in pairs]
+        every = enumerate(mostly.get(client, "not drawn") for client in order)
+        equal = ((way, [*pairs]) for way, pairs in groupby(every, key=itemgetter(1)))
+        found[strategy_title(name)] = [(way, own[0][0], own[-1][0] + 1) for way, own in equal]
     return found
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fedcore.report import paper
 from fedcore.report.grids import Cell, Grid, cell_of, cost_grids, level_grids, strategy_title
 from fedcore.report.page.jobs import Level
+from fedcore.report.summary import SIZES
 from fedcore.sources.benchmark import find
 
 # Statistics of Table 2: title, and place in the paper's; 2: it has none.
@@ -17,14 +18,13 @@ STATISTICS |= {"final_test_accuracy": ("Accuracy, final, on held-out data", 2)}
 STATISTICS |= {"mean_round_time": ("Mean round, in deadlines", 1)}
 OF_A_RUN = {"final_test_accuracy": "Final accuracy", "final_train_loss": "Training loss"}
 OF_A_RUN |= {"mean_round_time": "Mean round", "max_round_time": "Longest round"}
-SIZES = ("clients", "samples", "mean", "std", "least", "median", "most")
 
 
 def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> dict[str, Grid]:
     """All tables that there is something for, by name, for a page in the folder ``place``."""
     found = {}
     rows: list[list[Cell]] = []
-    anchors: dict[Any, str] = {}
+    ours: dict[Any, list[tuple[str, Any]]] = {}  # links and runs, by level and strategy
     for level in levels:
         for kind, grids in (("results", level_grids), ("costs", cost_grids)):
             for n, grid in enumerate(grids(level.runs), 1):
@@ -32,14 +32,14 @@ def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> di
                 found[f"{kind}-{level.name}-{n}"] = grid._replace(title=title)
         for run in level.runs:
             anchor = f"run-{len(rows)}"
-            anchors.setdefault((*level[:3], run["strategy"]), f"#{anchor}")
+            ours.setdefault((*level[:3], run["strategy"]), []).append((f"#{anchor}", run))
             of = level.variant, level.title, strategy_title(run["strategy"]), str(run["seed"])
             home, folder = (os.path.relpath(run["job"].path, at) for at in (place.parent, place))
             link = Cell(home, link=quote(f"{folder}/rounds.jsonl"), anchor=anchor)
             rows.append([*map(Cell, of), link, *(cell_of(name, [run]) for name in OF_A_RUN)])
     titles = ("Options", "Level", "Strategy", "Seed", "Folder", *OF_A_RUN.values())
     found["runs"] = Grid("Every run", [*map(Cell, titles)], rows, 4)
-    return {**_table_one(sizes), **_table_two(levels, anchors), **found}
+    return {**_table_one(sizes), **_table_two(ours), **found}
 
 
 def _table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
@@ -56,15 +56,11 @@ def _table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
     return {"table-1": Grid("Table 1: samples of clients", head, cells, 2)} if rows else {}
 
 
-def _table_two(levels: Sequence[Level], anchors: Mapping[Any, str]) -> dict[str, Grid]:
+def _table_two(every: Mapping[Any, list[tuple[str, Any]]]) -> dict[str, Grid]:
     """Accuracy and time beside the paper's Table 2, for the benchmarks that it has."""
     known, rows = paper.benchmarks(), []
-    ours: dict[Any, list[Any]] = {}
-    for level in levels:
-        if level.benchmark in known and level.stragglers in (10, 30):
-            for run in level.runs:
-                ours.setdefault((*level[:3], run["strategy"]), []).append(run)
-    columns = [(b, s) for b in known for s in (10, 30) if any(at[1:3] == (b, s) for at in ours)]
+    columns = [(b, s) for b in known for s in (10, 30) if any(at[1:3] == (b, s) for at in every)]
+    ours = {at: runs for at, runs in every.items() if at[1:3] in columns}
     for key, (title, printed) in STATISTICS.items():
         for strategy in dict.fromkeys([*known["mnist"]["table_2"], *(at[3] for at in ours)]):
             start = [Cell(title), Cell(strategy_title(strategy))]
@@ -75,10 +71,11 @@ def _table_two(levels: Sequence[Level], anchors: Mapping[Any, str]) -> dict[str,
             for variant in dict.fromkeys(at[0] for at in ours if at[3] == strategy):
                 cells = []
                 for b, s in columns:
-                    at = (variant, b, s, strategy)
-                    notes = dict.fromkeys(note for run in ours.get(at, ()) for note in run["notes"])
-                    cell = cell_of(key.format(known[b]["split"]), ours.get(at, []))
-                    cells.append(cell._replace(link=anchors.get(at, ""), notes=tuple(notes)))
+                    linked = ours.get((variant, b, s, strategy), [])
+                    runs = [run for _, run in linked]
+                    notes = tuple(dict.fromkeys(note for run in runs for note in run["notes"]))
+                    cell = cell_of(key.format(known[b]["split"]), runs)
+                    cells.append(cell._replace(link=linked[0][0] if linked else "", notes=notes))
                 rows.append([*start, Cell(f"ours: {variant}"), *cells])
     head = [Cell("Statistic"), Cell("Strategy"), Cell("Source")]
     named = ((f"{known[b]['title']}, {s} %", tuple(known[b]["notes"])) for b, s in columns)
