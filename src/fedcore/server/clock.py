@@ -263,7 +263,7 @@ class VirtualClock(Clock):
         """Those of a version whose answers come before the run's time ends."""
         left = self.budget - self.began
         waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]
-        due = [job for job in waiting if (job.arrives or 0.0) <= left]
+        due = [job for job in waiting if job.arrives <= left]
         jobs = [job for job in due if job.assignment.base_version == version]
         updates = self.executor.run(jobs[0].base, [job.assignment for job in jobs])
         trained = {job.sequence: own for job, own in zip(jobs, updates, strict=True)}
