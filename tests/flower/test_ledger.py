@@ -15,8 +15,8 @@ from tests.flower.grid import InProcessGrid, Time, answer
 from fedcore.errors import BadOption
 from fedcore.flower import FedCore
 from fedcore.flower.clock import Notes
-from fedcore.flower.fleet import CHECKPOINTS, Fleet, Node, latest, save
-from fedcore.flower.strategy import line, open_folder, round_record
+from fedcore.flower.fleet import Fleet, Node
+from fedcore.flower.ledger import KEPT, latest, line, open_folder, round_record, save
 from fedcore.records import ClientRecord, RunKey, Waste
 from fedcore.report.records import read_runs
 from fedcore.server.loop import Merged
@@ -59,7 +59,7 @@ def test_the_last_few_are_kept(tmp_path):
     for version in range(1, 8):
         save(tmp_path, RUN, state(version), fleet())
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        f"round-{version:08d}.safetensors" for version in range(8 - CHECKPOINTS, 8)
+        f"round-{version:08d}.safetensors" for version in range(8 - KEPT, 8)
     ]
 
 

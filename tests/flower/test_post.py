@@ -11,7 +11,7 @@ from flwr.app.error import Error
 from tests.flower.grid import InProcessGrid, Time
 
 from fedcore.errors import FedCoreError
-from fedcore.flower.fleet import AT_ONCE, TTL, Letter, Post
+from fedcore.flower.post import AT_ONCE, TTL, Letter, Post
 
 
 def post_over(node, count=1):

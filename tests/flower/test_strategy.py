@@ -15,7 +15,7 @@ from tests.flower.grid import InProcessGrid, Time, adding, answer, failing, sile
 
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import FedCore
-from fedcore.flower.fleet import AT_ONCE
+from fedcore.flower.post import AT_ONCE
 from fedcore.records import RunKey
 from fedcore.report.records import read_runs
 from fedcore.types import Way

@@ -16,7 +16,8 @@ from flwr.supercore import log
 from fedcore import compression
 from fedcore.errors import BadOption, FedCoreError
 from fedcore.flower import wire
-from fedcore.flower.fleet import TTL, Fleet, Letter, Post
+from fedcore.flower.fleet import Fleet
+from fedcore.flower.post import TTL, Letter, Post
 from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation
 from fedcore.server.state import Job

@@ -1,27 +1,19 @@
-"""What the server knows of its nodes, in checkpoints too, and the letters that are out to them."""
+"""What the server learns of its nodes, their speed and the way to them."""
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from logging import INFO, WARNING
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from logging import WARNING
 from statistics import fmean, median, pstdev
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import torch
-from flwr.app import Message
 from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedcore.errors import BadOption, BadRecord, FedCoreError
 from fedcore.flower.wire import Report
-from fedcore.records import RunKey, Snapshot
-from fedcore.report.output import load_checkpoint, save_checkpoint
 from fedcore.server.controller import SHARE, Seen
-from fedcore.server.state import Job, ServerState, from_snapshot, to_snapshot
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientId, ClientProfile
 
@@ -31,10 +23,6 @@ KEPT, RECENT = 16, 4  # trips that are remembered, and those whose mean is the w
 FIRST_SPREAD = 0.5  # seconds, of ways back while there is only one
 NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
 LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
-AT_ONCE = 16  # answers of one call: memory follows these, not all that are out
-TTL = 3.0  # times a job's limit that a message may live: who is busy is not asked again before
-PROMPT = 1.0  # seconds between two pulls, at most, for a trip to be known
-FORMAT, CHECKPOINTS, FILES = 1, 3, "round-*.safetensors"
 
 
 @dataclass(slots=True)
@@ -167,112 +155,3 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         self.names, self.norms = list(saved["names"]), list(saved["norms"])
         self.nodes = [Node(**node) for node in saved["nodes"]]
         self.rounds = [list(one) for one in saved.get("rounds", [])]  # none before 0.5
-
-
-def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
-    """Write the state after a round; jobs in flight are lost with the process that sent them."""
-    saved = to_snapshot(replace(state, jobs=()))
-    own = {"format": FORMAT, "fleet": fleet.to_json()}
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"round-{state.version:08d}.safetensors"
-    save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
-    for old in sorted(folder.glob(FILES))[:-CHECKPOINTS]:
-        old.unlink(missing_ok=True)
-
-
-def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> ServerState:
-    """The state after the last round that is whole on disk, and its fleet; else ``start``."""
-    for path in folder.glob("round-*.npz"):
-        what = f"{str(path)!r} is a checkpoint of an earlier version"
-        raise BadOption(f"{what}; end the run with that one, or name another folder")
-    for path in sorted(folder.glob(FILES), reverse=True):
-        try:
-            owner, _, saved = load_checkpoint(path) or (run, 0, Snapshot({}, {}))
-            if saved.meta.get("format") != FORMAT:
-                raise BadRecord(f"{str(path)!r} is no checkpoint of this version")
-        except BadRecord as error:
-            log(WARNING, "%s; the one before it is used", error)
-            continue
-        state = from_snapshot(saved, torch.device("cpu"), cast(Any, None))  # it has no jobs
-        models = [{n: (v.shape, v.dtype) for n, v in s.params.items()} for s in (state, start)]
-        if owner != run or models[0] != models[1]:
-            what = f"{str(path)!r} is of another job, {owner.strategy} with seed {owner.seed}, or"
-            raise BadOption(f"{what} of another model; name another checkpoint folder")
-        fleet.restore(saved.meta["fleet"])
-        log(INFO, "going on after round %d, from %s", state.version, path)
-        return state
-    return start
-
-
-@dataclass(slots=True, eq=False)
-class Letter:
-    """A message that is out, and what came of it."""
-
-    client: ClientId
-    job: Job | None  # None: an evaluation
-    limit: float  # seconds that the node has
-    sent: float = 0.0  # when
-    wanted: bool = True  # False: too late, but the node still owes the answer
-    answer: Message | None = None  # None: there is none, or its bytes are no message
-    trip: float = 0.0  # seconds
-    timely: bool = False  # collected as it came, so that the trip is known
-
-
-class Post:
-    """All letters of a run, by the id of their message: the sender of an error is not its node.
-
-    No wait for an answer is without end, as Flower's own are.
-    """
-
-    def __init__(
-        self, grid: Grid, monotonic: Callable[[], float], sleep: Callable[[float], None]
-    ) -> None:
-        self.grid, self.monotonic, self.sleep = grid, monotonic, sleep
-        self.out: dict[str, Letter] = {}
-        self._pulled = monotonic()  # when all were asked for the last time
-
-    def busy(self) -> set[ClientId]:
-        """Who has not answered, in time or not."""
-        return {letter.client for letter in self.out.values()}
-
-    def push(self, messages: Sequence[Message], letters: Sequence[Letter]) -> list[Letter]:
-        """Send; gives those that were not taken, as when their node has just left."""
-        for message, letter in zip(messages, letters, strict=True):
-            message.metadata.ttl = TTL * letter.limit
-        ids, sent = list(self.grid.push_messages(messages)) if messages else [], self.monotonic()
-        if len(ids) != len(messages):
-            what = f"the SuperLink took {len(ids)} of {len(messages)} messages"
-            raise FedCoreError(f"{what}; its log says why, most likely the model is too large")
-        for letter in letters:
-            letter.sent = sent
-        named = list(zip(ids, letters, strict=True))
-        self.out.update({key: letter for key, letter in named if key})
-        return [letter for key, letter in named if not key]
-
-    def pull(self) -> list[Letter]:
-        """Some that are answered since, if any are; else those that were let expire."""
-        now, ids = self.monotonic(), list(self.out)
-        timely = now - self._pulled <= PROMPT
-        found: dict[str, Message | None] = {}
-        while ids and not found:
-            found, ids = self._collect(ids[:AT_ONCE]), ids[AT_ONCE:]
-        if not found:
-            self._pulled = now
-            found = {k: None for k, one in self.out.items() if one.sent + TTL * one.limit <= now}
-        letters = [self.out.pop(key) for key in found]
-        for letter, answer in zip(letters, found.values(), strict=True):
-            letter.answer, letter.timely = answer, timely
-            letter.trip = self.monotonic() - letter.sent
-        return letters
-
-    def _collect(self, ids: Sequence[str]) -> dict[str, Message | None]:
-        """The answers to ``ids``; None is one that cannot be read, which must not harm others."""
-        try:
-            told = {m.metadata.reply_to_message_id: m for m in self.grid.pull_messages(ids)}
-            return {key: message for key, message in told.items() if key in self.out}
-        except Exception as error:
-            self.grid.get_nodes()  # which ends the run if the SuperLink does not answer
-            if len(ids) > 1:
-                return {k: message for one in ids for k, message in self._collect([one]).items()}
-            log(WARNING, "an answer cannot be read: %r", error)
-            return {ids[0]: None}

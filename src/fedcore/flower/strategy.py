@@ -1,7 +1,6 @@
 """``fedcore.flower.FedCore``: a Flower strategy whose rounds end on time on the wall clock."""
 
 import inspect
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,13 +18,13 @@ from fedcore import plugins
 from fedcore.config import Experiment, resolve
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption, FedCoreError
+from fedcore.flower import ledger
 from fedcore.flower.clock import GridClock, Notes
-from fedcore.flower.fleet import UNMEASURED, Fleet, latest, save
+from fedcore.flower.fleet import UNMEASURED, Fleet
 from fedcore.flower.wire import initial_params
-from fedcore.records import RoundRecord, RunKey, Waste
-from fedcore.report.output import EXPERIMENT, OutputFolder
+from fedcore.records import RunKey
 from fedcore.server.controller import Controller, Seen
-from fedcore.server.loop import Merged, Server
+from fedcore.server.loop import Server
 from fedcore.server.method import Plan, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.world import build_controller, build_sampler, build_strategy
@@ -171,7 +170,7 @@ class FedCore(FedAvg):
         method = options.build_strategy(state.params, self.min_available_nodes)
         fleet = Fleet(sent_bytes(state.params, 1))
         if options.checkpoint is not None:
-            state = latest(Path(options.checkpoint), run, state, fleet)
+            state = ledger.latest(Path(options.checkpoint), run, state, fleet)
         clock = GridClock(grid, fleet, self, train_config, timeout, method.keeps_deadline)
         if method.pace.synchronous:
             method = replace(method, pace=replace(method.pace, decide=clock.decide, alarm=1.0))
@@ -179,7 +178,7 @@ class FedCore(FedAvg):
         server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), *loop)
         job = {name: getattr(options, name) for name in ("strategy", *SHARED)}
         job |= {"rounds": num_rounds, "epochs": options.local_epochs}
-        out = options.out and open_folder(Path(options.out), job, run, state.version)
+        out = options.out and ledger.open_folder(Path(options.out), job, run, state.version)
         result, answered = Result(ArrayRecord(dict(state.params))), num_rounds <= state.version
         if evaluate_fn and not state.version and (first := evaluate_fn(0, initial_arrays)):
             result.evaluate_metrics_serverapp[0] = first
@@ -197,12 +196,12 @@ class FedCore(FedAvg):
             result.evaluate_metrics_clientapp.update({number: asked} if asked is not None else {})
             result.evaluate_metrics_serverapp.update({number: found} if found is not None else {})
             spent = self.monotonic() - began
-            record = round_record(merged, notes, clock.deadline, found or asked, spent)
-            log(INFO, "%s", line(record, notes, clock.reason))
+            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent)
+            log(INFO, "%s", ledger.line(record, notes, clock.reason))
             if out:
                 out.add(record, run)
             if options.checkpoint is not None:
-                save(Path(options.checkpoint), run, merged.state, fleet)
+                ledger.save(Path(options.checkpoint), run, merged.state, fleet)
             if number < num_rounds:
                 clock.set_deadline()
         if out and out.runs:
@@ -234,50 +233,3 @@ class FedCore(FedAvg):
         asked = list(self.configure_evaluate(number, arrays, own, cast(Grid, nodes)))
         good = [reply.content for reply in clock.ask(asked, idle) if reply.has_content()]
         return self._aggregated(self.evaluate_metrics_aggr_fn, good)
-
-
-def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int) -> OutputFolder:
-    """The folder of records; what it holds beyond ``done`` rounds is trained again."""
-    if (path / EXPERIMENT).exists():
-        folder = OutputFolder.resume(path, job, [run])
-        folder.runs = {run: kept} if (kept := folder.runs.get(run, [])[:done]) else {}
-    else:
-        folder = OutputFolder.create(path, job)
-    folder.begin()
-    return folder
-
-
-def round_record(
-    merged: Merged, notes: Notes, deadline: float, metrics: MetricRecord | None, measuring: float
-) -> RoundRecord:
-    """A round; ``metrics`` took ``measuring`` seconds, and what nobody measured is None."""
-
-    def first(part: str, most: float) -> float | None:
-        """The metric with ``part`` in its name, which is all that Flower's apps agree on."""
-        found = [v for k, v in (metrics or {}).items() if part in k and isinstance(v, int | float)]
-        return float(found[0]) if found and 0 <= found[0] <= most else None
-
-    # Whoever was late did nothing, in the time it had.
-    did = [replace(c, work=0) if c.wasted is Waste.CANCELLED else c for c in merged.clients]
-    return RoundRecord(
-        *(merged.state.version, merged.seconds, deadline, tuple(did)),
-        rejected=merged.rejected + notes.refused,
-        train_loss=None,
-        train_accuracy=None,
-        test_loss=first("loss", math.inf),
-        test_accuracy=first("acc", 1.0),
-        wall_seconds=merged.seconds + measuring,
-        training_seconds=merged.training_seconds,
-        evaluation_seconds=measuring,
-    )
-
-
-def line(record: RoundRecord, notes: Notes, reason: str) -> str:
-    """One round in one line."""
-    paths = [(c, "late" if c.wasted is Waste.CANCELLED else c.path) for c in record.clients]
-    asked = sum(c.work > 0 or path == "late" for c, path in paths) + len(notes.failed)
-    timely = sum(c.work > 0 and c.seconds <= record.deadline for c in record.clients)
-    did = [f"{c.client_id} {path} {c.work} in {c.seconds:.1f} s" for c, path in paths]
-    did += [f"{client} {why}" for client, why in notes.failed]
-    length = f"{record.seconds:.1f} s of {record.deadline:.1f} s ({reason})"
-    return f"round {record.number}: {length}, {timely} of {asked} on time: {'; '.join(did)}"
