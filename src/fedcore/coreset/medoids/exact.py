@@ -50,11 +50,7 @@ def charge_removals(state: Clusters, weights: Floats) -> int:
     for point in range(len(state.near)):
         gap = np.float64(state.second_distance[point]) - np.float64(state.near_distance[point])
         state.removal[state.near[point]] += np.float64(weights[point]) * gap
-    cheapest = 0
-    for slot in range(1, len(state.removal)):
-        if state.removal[slot] < state.removal[cheapest]:
-            cheapest = slot
-    return cheapest
+    return int(np.argmin(state.removal))
 
 
 @inlined

@@ -164,10 +164,8 @@ def fill(source: Source) -> None:
         begin = leaf * LEAF
         for point in range(min(begin + LEAF, count)):
             squared_to_leaf(source.rows, point, source.leaves, leaf, squared)
-            for j in range(LEAF):
-                squared[j] = np.sqrt(squared[j])
             for j in range(min(LEAF, count - begin)):
-                matrix[point, begin + j] = squared[j]
+                matrix[point, begin + j] = np.sqrt(squared[j])
     for first in range(0, count, LEAF):
         for point in range(first + LEAF, count):
             for other in range(first, first + LEAF):

@@ -120,11 +120,9 @@ def spatial_order(points: Floats) -> Indices:
     count = points.shape[0]
     items = np.arange(count)
     keys = np.empty(count, np.float32)
-    begins, ends = np.empty(128, np.int64), np.empty(128, np.int64)
-    begins[0], ends[0], depth = 0, count, 1
-    while depth > 0:
-        depth -= 1
-        begin, end = begins[depth], ends[depth]
+    parts = [(0, count)]
+    while parts:
+        begin, end = parts.pop()
         if end - begin <= LEAF:
             continue
         axis = _widest(points, items, begin, end)
@@ -133,9 +131,7 @@ def spatial_order(points: Floats) -> Indices:
         # Left parts are whole leaves, so that leaf borders fall on multiples of 64.
         middle = begin + ((end - begin + LEAF - 1) // LEAF + 1) // 2 * LEAF
         _select(keys, items, begin, end - 1, middle)
-        begins[depth], ends[depth] = begin, middle
-        begins[depth + 1], ends[depth + 1] = middle, end
-        depth += 2
+        parts += [(begin, middle), (middle, end)]
     return items
 
 
@@ -171,9 +167,8 @@ def nearest_by_leaves(
     room = 2 * wanted + 32
     keys = np.empty((count, room + LEAF), np.uint64)
     held = np.zeros(count, np.int64)
-    worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
+    worst = np.full(LEAF, -1.0, np.float32)  # what squared distances must not exceed; -1: nobody
     worst[:count] = geometry.FAR
-    worst[count:] = -1.0  # nobody
     reached = np.empty((LEAF, LEAF), np.float32)
     reached_bits, worst_bits = reached.view(np.uint32), worst.view(np.uint32)
     turned = np.zeros((rows.left.shape[1], LEAF), np.float32)

@@ -111,10 +111,8 @@ class Layout:
 def layout_of(problem: Problem) -> Layout:
     """Sort the points so that runs of 64 lie together, inside their label if there are labels."""
     rows, labels = problem.rows, problem.labels
-    if labels is None:
-        parts = [np.arange(len(rows.left))]
-    else:
-        parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    names = np.zeros(len(rows.left), np.int64) if labels is None else labels
+    parts = [np.flatnonzero(names == name) for name in np.unique(names)]
     # No search needs the order of long vectors: some coordinates will do.
     leading = np.ascontiguousarray(rows.left[:, :WIDE]) if rows.left.shape[1] > LONG else rows.left
     order = np.concatenate([part[kernels.spatial_order(leading[part])] for part in parts])
@@ -174,9 +172,10 @@ def nearest(
 def build_lists(layout: Layout, length: int, over: Over, among: Places | None = None) -> Lists:
     """Return every point's list of ``length``; with ``among``, of itself and those places alone."""
     count, length = len(layout), min(length, len(layout))
-    shape, sizes = (count, length + EXTRAS), np.empty((2, count), np.int32)
+    shape, radius = (count, length + EXTRAS), np.empty(count, np.float32)
     names, away = np.empty(shape, np.int32), np.empty(shape, np.float32)
-    lists = Lists(names, away, *sizes, np.empty(count, np.float32))
+    exact, size = np.empty((2, count), np.int32)
+    lists = Lists(names, away, exact, size, radius)
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:
         inside = np.arange(begin, end)
@@ -192,8 +191,7 @@ def build_lists(layout: Layout, length: int, over: Over, among: Places | None = 
             lists.distances[part, 0], lists.distances[part, 1:length] = 0.0, found[1]
             lists.exact[part] = lists.size[part] = 1 + known
             # A list that holds everybody has no border.
-            border = np.float32(layout.far) if complete else lists.distances[queries, known]
-            lists.radius[part] = border
+            lists.radius[part] = layout.far if complete else lists.distances[queries, known]
     return lists
 
 

@@ -216,14 +216,12 @@ def _enter(lists: Lists, reverse: Tables, state: State, candidate: int) -> None:
 @compiled
 def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
     """Drop up to ``number`` medoids, cheapest first, that cost below ``limit``; say how many."""
-    dropped = 0
-    for _ in range(number):
+    for dropped in range(number):
         cheapest = state.tree[1]
         if state.removal[cheapest] >= limit:
-            break
+            return dropped
         _leave(lists, reverse, state, cheapest)
-        dropped += 1
-    return dropped
+    return number
 
 
 @compiled
