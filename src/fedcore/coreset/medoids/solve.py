@@ -6,7 +6,7 @@ answer, but for which of *equal* points stands for them (the first). A seed give
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -227,4 +227,5 @@ def _answer(metric: Metric, points: Distinct, solution: Medoids) -> Medoids:
         everyone = torch.arange(len(served), device=values.device)
         pairs = pair_distances(metric, everyone, torch.from_numpy(served).to(values.device))
         total = float(pairs.sum())
-    return replace(solution, indices=indices, assignment=assignment, objective=total, error=error)
+    found = solution.path, solution.certified, solution.swaps, solution.finished
+    return Medoids(indices, assignment, *found, total, error)
