@@ -27,6 +27,11 @@ SMALLEST, LARGEST = 2.0**-30, 2.0**40  # of a set's largest number: squares stay
 OFFSET = 2.0**10  # times the spread: so far from zero, float32 has few digits left for it
 
 Array: TypeAlias = Tensor | NDArray[np.floating] | NDArray[np.integer]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Indices = NDArray[np.int64]
+Places = NDArray[np.bool_]
 
 
 class NotFinite(ValueError):
@@ -90,13 +95,9 @@ class Metric:
     def __len__(self) -> int:
         return self.factors[0].shape[0]
 
-    def cpu(self) -> Self:
-        """Return the same space in main memory."""
-        return self._of((factor.cpu() for factor in self.factors), self.bias)
-
     def take(self, indices: Tensor) -> Self:
         """Return the space of some of the samples, in the order of ``indices``."""
-        return self._of((factor[indices] for factor in self.factors), self.bias)
+        return self.of((factor[indices] for factor in self.factors), self.bias)
 
     def single(self) -> Self:
         """Return float32 factors with these distances, up to one power of two and rounding."""
@@ -108,9 +109,9 @@ class Metric:
         if not others and _far_from_zero(last):
             low, high = torch.aminmax(last, dim=0)
             last = last - (low + high) / 2
-        return self._of((_scaled(factor) for factor in (*others, last)), False)
+        return self.of((_scaled(factor) for factor in (*others, last)), False)
 
-    def _of(self, factors: Iterable[Tensor], bias: bool) -> Self:
+    def of(self, factors: Iterable[Tensor], bias: bool) -> Self:
         """Return a space of samples that have been checked before."""
         space = object.__new__(type(self))
         space.factors, space.bias = tuple(factors), bias
@@ -155,8 +156,6 @@ def pair_distances(space: Metric, first: Tensor, second: Tensor) -> Tensor:
     """Return the distances [m] of paired samples, from differences, in float64."""
     width = sum(max(1, factor.shape[1]) for factor in space.factors)
     size = max(1, PIECE // width if first.device.type == "cpu" else len(first))
-    if len(first) <= size:
-        return _between(space, first, second)
     pairs = zip(torch.split(first, size), torch.split(second, size), strict=True)
     return torch.cat([_between(space, one, other) for one, other in pairs])
 

@@ -1,4 +1,4 @@
-"""Python enters compiled code by two modules, and one hands on what it is given."""
+"""Python enters compiled code by two modules, and is handed what one of them finds."""
 
 import ast
 from pathlib import Path
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedcore.coreset.medoids import kernels, search
-from fedcore.coreset.medoids.layout import index_of, layout_of, rows_of
+from fedcore.coreset.medoids import kernels
+from fedcore.coreset.medoids.layout import index_of, layout_of, nearest, rows_of
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.metric import Euclidean, gradient_error, pair_distances, relative
 
@@ -39,10 +39,10 @@ def test_what_is_given_is_handed_on():
     points = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
     layout = layout_of(Problem(rows_of([points]), np.ones(300, np.float32), 9, np.arange(9)))
     queries, index = np.arange(64), index_of(layout.rows, np.arange(300))
-    found = [(np.empty((64, 5), np.int32), np.empty((64, 5), np.float32)) for _ in range(2)]
-    kernels.nearest_by_leaves(layout.rows, queries, index, found[0], True)
-    search.nearest_by_leaves(layout.rows, queries, index, found[1], True)
-    np.testing.assert_array_equal(found[0], found[1])
+    found = np.empty((64, 5), np.int32), np.empty((64, 5), np.float32)
+    kernels.nearest_by_leaves(layout.rows, queries, index, found, True)
+    handed = nearest(layout.rows, queries, index, 5, keep_own=True)
+    np.testing.assert_array_equal(found, handed)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -16,21 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import (
-    LEAF,
-    Clusters,
-    Floats,
-    Indices,
-    Rows,
-    Source,
-    assign,
-    clusters_of,
-    fill,
-    row_to,
-)
+from fedcore.coreset.medoids import geometry
+from fedcore.coreset.medoids.geometry import LEAF, Clusters, Source
 from fedcore.coreset.medoids.kernels import member_costs
 from fedcore.coreset.medoids.layout import LONG, leaves_of, take_rows
-from fedcore.coreset.medoids.problem import Medoids, Over, Problem
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem, Rows
+from fedcore.coreset.metric import Floats, Indices
 
 # n up to which a matrix is kept, and for long vectors: there, reading beats computing by more.
 STORED, STORED_LONG = 4_096, 16_384
@@ -59,11 +50,7 @@ def charge_removals(state: Clusters, weights: Floats) -> int:
     for point in range(len(state.near)):
         gap = np.float64(state.second_distance[point]) - np.float64(state.near_distance[point])
         state.removal[state.near[point]] += np.float64(weights[point]) * gap
-    cheapest = 0
-    for slot in range(1, len(state.removal)):
-        if state.removal[slot] < state.removal[cheapest]:
-            cheapest = slot
-    return cheapest
+    return int(np.argmin(state.removal))
 
 
 @inlined
@@ -147,7 +134,7 @@ def sweep(
             continue
         row = source.matrix[candidate] if stored else computed
         if not stored:
-            row_to(source, candidate, source.leaves, source.labels, row)
+            geometry.row_to(source, candidate, source.leaves, source.labels, row)
         slot, change = _best_swap(state, weights, row, cheapest, hits, stale)
         # Rounding alone must not keep the search going: neither that of the sum, nor, where one
         # point lies further away than all others together, that of its own distance.
@@ -159,7 +146,7 @@ def sweep(
         if not stored:
             place(source, candidate, slot)
         for position in range(_insert(state, slot, row, stale)):
-            assign(source, state, stale[position], to_medoids)
+            geometry.assign(source, state, stale[position], to_medoids)
         cheapest = charge_removals(state, weights)
         total += change
         swaps += 1
@@ -174,7 +161,7 @@ def finish(source: Source, shuffled: Indices) -> tuple[Indices, Indices]:
     if len(source.matrix) == 0:
         for slot in range(len(medoids)):
             place(source, medoids[slot], slot)
-    return medoids, clusters_of(source, medoids).near
+    return medoids, geometry.clusters_of(source, medoids).near
 
 
 @compiled
@@ -183,8 +170,8 @@ def swap_to_the_end(
 ) -> tuple[Indices, Indices, int]:
     """Do all in one call: of tiny problems, each from Python takes a tenth of the time."""
     if len(source.matrix) > 0:
-        fill(source)
-    state = clusters_of(source, start)
+        geometry.fill(source)
+    state = geometry.clusters_of(source, start)
     _, _, swaps = sweep(source, state, weights, 0, 0, MOST_SWAPS * len(weights))
     medoids, near = finish(source, state.medoids)
     return medoids, near, swaps
@@ -213,7 +200,7 @@ def solve_exact(problem: Problem, over: Over = None) -> Medoids:
     if over is None:
         medoids, near, swaps = swap_to_the_end(source, problem.start, problem.weights)
         return Medoids(medoids, near, "exact", swaps=swaps)
-    state = clusters_of(source, problem.start)
+    state = geometry.clusters_of(source, problem.start)
     first, quiet, swaps, tries = 0, 0, 0, max(1, PIECE // count)
     while quiet < count and swaps <= MOST_SWAPS * count and not over():
         first, quiet, made = sweep(source, state, problem.weights, first, quiet, tries)

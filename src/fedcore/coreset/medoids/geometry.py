@@ -9,30 +9,16 @@ ones between large vectors.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
+from fedcore.coreset.medoids.problem import Rows
+from fedcore.coreset.metric import Doubles, Floats, Indices
 
 LEAF = 64  # points a leaf: four 512-bit vectors of float32
 LANES = 32  # sums side by side
 FAR = 1e30  # beyond any (squared) distance of points scaled to 1, and that of no second medoid
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
-Indices = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 Real = np.float32
-Found = tuple[Ints, Floats]  # names and distances [m, K] to be filled in
-
-
-class Rows(NamedTuple):
-    """A metric's factors as arrays; a Euclidean space has no second one, and no norms."""
-
-    left: Floats  # [n, c]
-    right: Floats  # [n, d]
-    norm_left: Floats  # [n] squared norms, for outer products
-    norm_right: Floats  # [n]
-    norms: Floats  # [n] of whole gradients, where matrix products find neighbours
 
 
 class Leaves(NamedTuple):
@@ -178,10 +164,8 @@ def fill(source: Source) -> None:
         begin = leaf * LEAF
         for point in range(min(begin + LEAF, count)):
             squared_to_leaf(source.rows, point, source.leaves, leaf, squared)
-            for j in range(LEAF):
-                squared[j] = np.sqrt(squared[j])
             for j in range(min(LEAF, count - begin)):
-                matrix[point, begin + j] = squared[j]
+                matrix[point, begin + j] = np.sqrt(squared[j])
     for first in range(0, count, LEAF):
         for point in range(first + LEAF, count):
             for other in range(first, first + LEAF):

@@ -1,15 +1,15 @@
-"""Where Python enters compiled loops, but for moves on lists; searches have a file, a door here."""
+"""Where Python enters compiled loops, but for moves on lists; for neighbours, see ``search``."""
 
 import math
 
 import numpy as np
 
 from fedcore.compiled import compiled, compiled_training, inlined
-from fedcore.coreset.medoids import geometry, products, search
-from fedcore.coreset.medoids.geometry import LEAF, Doubles, Floats, Found, Indices, Leaves, Rows
-from fedcore.coreset.medoids.problem import COARSE, FAR, FINE
-from fedcore.coreset.medoids.products import Products
-from fedcore.coreset.medoids.search import Index
+from fedcore.coreset.medoids import geometry, search
+from fedcore.coreset.medoids.geometry import LEAF, Leaves
+from fedcore.coreset.medoids.problem import COARSE, FAR, FINE, Rows
+from fedcore.coreset.medoids.search import Found, Index, Products
+from fedcore.coreset.metric import Doubles, Floats, Indices
 
 
 @inlined
@@ -120,11 +120,9 @@ def spatial_order(points: Floats) -> Indices:
     count = points.shape[0]
     items = np.arange(count)
     keys = np.empty(count, np.float32)
-    begins, ends = np.empty(128, np.int64), np.empty(128, np.int64)
-    begins[0], ends[0], depth = 0, count, 1
-    while depth > 0:
-        depth -= 1
-        begin, end = begins[depth], ends[depth]
+    parts = [(0, count)]
+    while parts:
+        begin, end = parts.pop()
         if end - begin <= LEAF:
             continue
         axis = _widest(points, items, begin, end)
@@ -133,9 +131,7 @@ def spatial_order(points: Floats) -> Indices:
         # Left parts are whole leaves, so that leaf borders fall on multiples of 64.
         middle = begin + ((end - begin + LEAF - 1) // LEAF + 1) // 2 * LEAF
         _select(keys, items, begin, end - 1, middle)
-        begins[depth], ends[depth] = begin, middle
-        begins[depth + 1], ends[depth + 1] = middle, end
-        depth += 2
+        parts += [(begin, middle), (middle, end)]
     return items
 
 
@@ -161,14 +157,90 @@ def member_costs(
 
 
 @compiled
-def nearest_by_leaves(rows: Rows, queries: Indices, index: Index, found: Found, own: bool) -> None:
-    """See ``search``."""
-    search.nearest_by_leaves(rows, queries, index, found, own)
+def nearest_by_leaves(
+    rows: Rows, queries: Indices, index: Index, found: Found, keep_own: bool
+) -> None:
+    """Find the nearest of ``index`` to m <= 64 queries."""
+    points, distances = found
+    count, k = points.shape
+    wanted = k if keep_own else k + 1  # the query itself may be among them
+    room = 2 * wanted + 32
+    keys = np.empty((count, room + LEAF), np.uint64)
+    held = np.zeros(count, np.int64)
+    worst = np.full(LEAF, -1.0, np.float32)  # what squared distances must not exceed; -1: nobody
+    worst[:count] = geometry.FAR
+    reached = np.empty((LEAF, LEAF), np.float32)
+    reached_bits, worst_bits = reached.view(np.uint32), worst.view(np.uint32)
+    turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
+    for q in range(count):
+        for t in range(rows.left.shape[1]):
+            turned[t, q] = rows.left[queries[q], t]
+    leaves = index.leaves.shape[0]
+    least, near = np.empty(leaves, np.float32), np.empty(leaves, np.float32)
+    search.group_bounds(index, turned, count, least, near)
+    bounds = np.empty(LEAF, np.float32)
+    visitors = np.empty(LEAF, np.int64)
+    for leaf in np.argsort(near):
+        largest = worst[0]
+        for q in range(LEAF):
+            largest = max(largest, worst[q])
+        # Rounding may push a bound above the distance it bounds: allow for that.
+        if least[leaf] * np.float32(0.9999) > largest:
+            continue
+        bounds[:] = 0.0
+        for t in range(len(turned)):
+            search.add_gaps(turned[t], turned[t], index.low[t, leaf], index.high[t, leaf], bounds)
+        visiting = 0
+        for q in range(LEAF):
+            # Written always, kept by moving on, as in ``collect``.
+            visitors[visiting] = q
+            visiting += bounds[q] * np.float32(0.9999) <= worst[q]
+        # First all distances, then all comparisons: a branch that was guessed wrongly would throw
+        # away the next distances, begun in the meantime.
+        for visitor in range(visiting):
+            point = queries[visitors[visitor]]
+            geometry.accumulate(index.leaves, leaf, rows.left, point, reached[visitor])
+        for visitor in range(visiting):
+            q = visitors[visitor]
+            bits = reached_bits[visitor]
+            held[q] = search.collect(keys, q, held[q], bits, index.names, leaf, worst_bits[q])
+            if held[q] > room:
+                held[q] = search.thin(keys, q, held[q], wanted, wanted // 4)
+                worst_bits[q] = search.furthest_bits(keys, q, held[q])
+    for q in range(count):
+        if held[q] > wanted + 8:
+            held[q] = search.thin(keys, q, held[q], wanted, 8)
+        search.write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)
 
 
 @compiled
 def nearest_by_products(
-    rows: Rows, queries: Indices, index: Products, inner: Floats, found: Found, own: bool
+    rows: Rows, queries: Indices, index: Products, products: Floats, found: Found, keep_own: bool
 ) -> None:
-    """See ``products``."""
-    products.nearest_by_products(rows, queries, index, inner, found, own)
+    """Find the nearest to m queries; ``products`` [m, size] are inner products with ``index``."""
+    points, distances = found
+    names, norms = index.names, index.rows.norms
+    size = len(names)
+    slack = np.float32(1e-6 + 3e-7 * math.sqrt(rows.left.shape[1] + rows.right.shape[1]))
+    wanted = points.shape[1] + (0 if keep_own else 1)  # the query itself may be among them
+    keys = np.empty((1, 2 * wanted + 64), np.uint64)
+    bounds = np.full(-(-size // LEAF) * LEAF, geometry.FAR, np.float32)  # nobody at the end
+    bits = bounds.view(np.uint32)
+    sure, two, zero = np.float32(1.0) - slack, np.float32(2.0), np.float32(0.0)
+    for q in range(len(queries)):
+        point = queries[q]
+        own = rows.norms[point]
+        for j in range(size):
+            bounds[j] = max(sure * (own + norms[j]) - two * products[q, j], zero)
+        least = min(wanted, size)
+        nearest = np.uint32(search.threshold(bits[:size], least, least // 4))
+        span = np.uint32(0), nearest
+        held = search.measure(rows, point, names, bits, span, keys, 0, wanted)
+        if held >= wanted:
+            held = search.thin(keys, 0, held, wanted, 0)
+            span = nearest + np.uint32(1), search.furthest_bits(keys, 0, held)
+            held = search.measure(rows, point, names, bits, span, keys, held, wanted)
+        if held > wanted + 8:
+            held = search.thin(keys, 0, held, wanted, 8)
+        own_name, row = -1 if keep_own else point, slice(q, q + 1)
+        search.write(keys, 0, held, own_name, points[row], distances[row])

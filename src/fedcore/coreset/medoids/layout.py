@@ -2,17 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcore.coreset.medoids import kernels
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Indices, Ints, Leaves, Rows
+from fedcore.coreset.medoids.geometry import LEAF, Leaves
 from fedcore.coreset.medoids.moves import EXTRAS, Lists
-from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.products import Products
-from fedcore.coreset.medoids.search import Index
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem, Rows, TimeUp
+from fedcore.coreset.medoids.search import Index, Products
+from fedcore.coreset.metric import Floats, Indices, Ints, Places
 
 LINE = 64  # bytes that the processor reads at a time
 LONG = 128  # coordinates above which matrix products find neighbours faster than leaves (measured)
@@ -22,7 +22,6 @@ TRIED = 256  # members of a cluster as its medoid, at most,
 WIDE = 32  # or so much less as vectors are longer than this
 NOTHING, NO_FACTOR = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
 NO_LEAVES = np.zeros((0, 0, 0), np.float32)
-Places = NDArray[np.bool_]
 Searched = Index | Products
 
 
@@ -101,21 +100,19 @@ class Layout:
         marked[points] = True
         return marked[self.order]
 
-    def solution(self, chosen: Places, near: Ints, path: str) -> Medoids:
+    def solution(self, chosen: Places, near: Ints, path: str, **found: Any) -> Medoids:
         """Go back from places to points; ``near`` [n] is the place of each place's medoid."""
         names = np.sort(self.order[chosen])
         owner = np.empty(len(self), np.int64)
         owner[self.order] = self.order[near]
-        return Medoids(names, np.searchsorted(names, owner), path)
+        return Medoids(names, np.searchsorted(names, owner), path, **found)
 
 
 def layout_of(problem: Problem) -> Layout:
     """Sort the points so that runs of 64 lie together, inside their label if there are labels."""
     rows, labels = problem.rows, problem.labels
-    if labels is None:
-        parts = [np.arange(len(rows.left))]
-    else:
-        parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    names = np.zeros(len(rows.left), np.int64) if labels is None else labels
+    parts = [np.flatnonzero(names == name) for name in np.unique(names)]
     # No search needs the order of long vectors: some coordinates will do.
     leading = np.ascontiguousarray(rows.left[:, :WIDE]) if rows.left.shape[1] > LONG else rows.left
     order = np.concatenate([part[kernels.spatial_order(leading[part])] for part in parts])
@@ -132,7 +129,7 @@ def index_of(rows: Rows, names: NDArray[np.integer]) -> Searched:
     """Prepare the points called ``names`` (positions in ``rows``, ascending) to be searched."""
     chosen = take_rows(rows, names)
     if len(rows.norms):
-        return Products(names.astype(np.int32), chosen.left.T, chosen.right.T, chosen.norms)
+        return Products(names.astype(np.int32), chosen)
     starts = np.arange(0, len(names), LEAF)
     low = np.ascontiguousarray(np.minimum.reduceat(chosen.left, starts, axis=0).T)
     high = np.ascontiguousarray(np.maximum.reduceat(chosen.left, starts, axis=0).T)
@@ -162,9 +159,9 @@ def nearest(
             kernels.nearest_by_leaves(rows, some, index, found, keep_own)
         else:
             known = begin if len(kept) else 0
-            products = rows.left[some] @ index.left[:, known:]
+            products = rows.left[some] @ index.rows.left[known:].T
             if rows.right.shape[1]:
-                products *= rows.right[some] @ index.right[:, known:]
+                products *= rows.right[some] @ index.rows.right[known:].T
             if len(kept):
                 kept[part, begin:], kept[begin:, part] = products, products.T
                 products = kept[part]
@@ -175,10 +172,10 @@ def nearest(
 def build_lists(layout: Layout, length: int, over: Over, among: Places | None = None) -> Lists:
     """Return every point's list of ``length``; with ``among``, of itself and those places alone."""
     count, length = len(layout), min(length, len(layout))
-    shape = count, length + EXTRAS
-    sizes, radius = np.empty((2, count), np.int32), np.empty(count, np.float32)
+    shape, radius = (count, length + EXTRAS), np.empty(count, np.float32)
     names, away = np.empty(shape, np.int32), np.empty(shape, np.float32)
-    lists = Lists(names, away, sizes[0], sizes[1], radius)
+    exact, size = np.empty((2, count), np.int32)
+    lists = Lists(names, away, exact, size, radius)
     # In pieces, so that what the search returns is never in memory beside all of the lists.
     for begin, end in layout.segments:
         inside = np.arange(begin, end)
@@ -194,8 +191,7 @@ def build_lists(layout: Layout, length: int, over: Over, among: Places | None = 
             lists.distances[part, 0], lists.distances[part, 1:length] = 0.0, found[1]
             lists.exact[part] = lists.size[part] = 1 + known
             # A list that holds everybody has no border.
-            border = np.float32(layout.far) if complete else lists.distances[queries, known]
-            lists.radius[part] = border
+            lists.radius[part] = layout.far if complete else lists.distances[queries, known]
     return lists
 
 

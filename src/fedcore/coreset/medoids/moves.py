@@ -10,10 +10,9 @@ list is complete, the change computed here *is* that on all distances: the certi
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
-from fedcore.coreset.medoids.geometry import Floats, Indices, Ints
+from fedcore.coreset.metric import Doubles, Floats, Indices, Ints, Places
 
 EXTRAS = 8  # medoids behind the exact part of a list that holds too few
 NEVER = 1e300  # the removal cost of what is not a medoid
@@ -32,7 +31,7 @@ class Lists(NamedTuple):
 class Reverse(NamedTuple):
     """For each point, those that have it in their list: points[offsets[i] : offsets[i + 1]]."""
 
-    offsets: NDArray[np.int64]  # [n + 1]
+    offsets: Indices  # [n + 1]
     points: Ints
     distances: Floats
 
@@ -44,18 +43,18 @@ Tables = tuple[Reverse, Reverse]
 class State(NamedTuple):
     """Medoids and assignments; a point that knows no (second) medoid has −1 at distance far."""
 
-    chosen: NDArray[np.bool_]  # [n]
+    chosen: Places  # [n]
     near: Ints  # [n]
     second: Ints  # [n]
     near_distance: Floats  # [n]
     second_distance: Floats  # [n]
     weights: Floats  # [n]
-    removal: NDArray[np.float64]  # [p], p >= n a power of two
+    removal: Doubles  # [p], p >= n a power of two
     tree: Ints  # [2 p] winners; the root, at 1, is the cheapest medoid
-    stale: NDArray[np.bool_]  # [n] candidates to evaluate again
-    gain: NDArray[np.float64]  # [n] scratch, all 0 between candidates
+    stale: Places  # [n] candidates to evaluate again
+    gain: Doubles  # [n] scratch, all 0 between candidates
     touched: Ints  # [n] scratch
-    hits: NDArray[np.int64]  # [n + 1] scratch
+    hits: Indices  # [n + 1] scratch
     far: Floats  # [1] no less than any distance
 
 
@@ -217,14 +216,12 @@ def _enter(lists: Lists, reverse: Tables, state: State, candidate: int) -> None:
 @compiled
 def drop(lists: Lists, reverse: Tables, state: State, number: int, limit: float) -> int:
     """Drop up to ``number`` medoids, cheapest first, that cost below ``limit``; say how many."""
-    dropped = 0
-    for _ in range(number):
+    for dropped in range(number):
         cheapest = state.tree[1]
         if state.removal[cheapest] >= limit:
-            break
+            return dropped
         _leave(lists, reverse, state, cheapest)
-        dropped += 1
-    return dropped
+    return number
 
 
 @compiled

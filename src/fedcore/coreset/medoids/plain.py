@@ -7,13 +7,11 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fedcore.coreset.medoids.problem import COARSE, FAR, FINE, Medoids, Over
-from fedcore.coreset.metric import Metric, distances
+from fedcore.coreset.metric import Doubles, Floats, Indices, Metric, distances
 
 CHUNK = 1 << 21  # distances computed at a time
-Indices = NDArray[np.int64]
 
 
 def solve_plain(
@@ -26,9 +24,9 @@ def solve_plain(
     far = (far + 1e-30) * (1 if labels is None else 2 * count)
     near, reach = np.empty((2, count), np.int64), np.empty((2, count))  # the nearest two: slots
 
-    def between(first: Indices, second: Indices) -> NDArray[np.float64]:
+    def between(first: Indices, second: Indices) -> Doubles:
         found = distances(metric, torch.from_numpy(first), torch.from_numpy(second))
-        away: NDArray[np.float64] = found.double().numpy()
+        away: Doubles = found.double().numpy()
         if labels is None:
             return away
         return np.where(labels[first][:, None] == labels[second], away, far)
@@ -61,9 +59,7 @@ def solve_plain(
     return Medoids(medoids, near[0], "torch", swaps=swaps, finished=quiet >= count)
 
 
-def add_keys(
-    keys: NDArray[np.int64], values: NDArray[np.float32], factors: NDArray[np.int64]
-) -> None:
+def add_keys(keys: Indices, values: Floats, factors: Indices) -> None:
     """Add random linear forms Σ_t factor_t word_t of each row [n, d] to ``keys`` [1 or 3, n].
 
     Words are the 32 bits of numbers; with three keys, before that numbers rounded to COARSE and to

@@ -1,16 +1,10 @@
-"""What a path of the solver is given, and what it returns."""
-
-from __future__ import annotations
+"""What a path of the solver is given, and what it returns, also where numba is not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-if TYPE_CHECKING:  # the answer must be at hand where numba is not
-    from fedcore.coreset.medoids.geometry import Rows
+from fedcore.coreset.metric import Floats, Indices
 
 COARSE, FINE = 7, 12  # bits of a number that the leading hash of a point sees, and the next one
 FAR = 2.0**30  # steps from the mean, beyond which they see no difference
@@ -23,24 +17,34 @@ class TimeUp(Exception):
 Over = Callable[[], bool] | None  # a look at the clock: whether the time is up; or none is set
 
 
+class Rows(NamedTuple):
+    """A metric's factors as arrays; a Euclidean space has no second one, and no norms."""
+
+    left: Floats  # [n, c]
+    right: Floats  # [n, d]
+    norm_left: Floats  # [n] squared norms, for outer products
+    norm_right: Floats  # [n]
+    norms: Floats  # [n] of whole gradients, where matrix products find neighbours
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Choose k of u distinct points, 0 < k < u."""
 
     rows: Rows
-    weights: NDArray[np.float32]  # [u] how many equal points each stands for
+    weights: Floats  # [u] how many equal points each stands for
     k: int
-    start: NDArray[np.int64]  # [k] distinct positions
+    start: Indices  # [k] distinct positions
     warm: bool = False  # whether ``start`` means something, or is as good as random
-    labels: NDArray[np.int64] | None = None  # [u] points may only be served by their own label
+    labels: Indices | None = None  # [u] points may only be served by their own label
 
 
 @dataclass(frozen=True, slots=True)
 class Medoids:
     """A solution: of a problem, where points are its distinct ones, or of all that was asked."""
 
-    indices: NDArray[np.int64]  # [k] sorted, unique
-    assignment: NDArray[np.int64]  # [n] position in ``indices`` of the nearest medoid
+    indices: Indices  # [k] sorted, unique
+    assignment: Indices  # [n] position in ``indices`` of the nearest medoid
     path: str  # which way was taken: "exact", "sparse", "sampled" or "torch"
     certified: float = 1.0  # fraction of points whose swap gains were known to be exact
     swaps: int = 0

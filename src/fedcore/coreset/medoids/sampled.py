@@ -6,16 +6,14 @@ go on as in the sparse path. Then clusters take their best members (``ranked``),
 drawn around those and where the objective lies, until a round gains next to nothing.
 """
 
-from dataclasses import replace
-from typing import NamedTuple
-
 import numpy as np
 
-from fedcore.coreset.medoids.geometry import LEAF, Floats, Ints
-from fedcore.coreset.medoids.layout import Layout, Places, Ranked, build_lists, ranked
-from fedcore.coreset.medoids.moves import settle
-from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
-from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, begin, polished, served_by
+from fedcore.coreset.medoids.geometry import LEAF
+from fedcore.coreset.medoids.layout import Layout, Ranked, build_lists, ranked
+from fedcore.coreset.medoids.moves import Lists, settle
+from fedcore.coreset.medoids.problem import Medoids, Over, Problem
+from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, best_in_time, polished, served_by
+from fedcore.coreset.metric import Floats, Places
 
 EACH = 10  # candidates a medoid,
 SPARE = 100  # and so many times √k, for with very few medoids a bad place for one costs percents
@@ -29,55 +27,37 @@ ROUNDS = 5  # at most
 ENOUGH, ENOUGH_BEYOND = 0.02, 0.03
 
 
-class Served(NamedTuple):
-    """Where a round has led: who is served by which medoid."""
-
-    near: Ints  # [n] the place of each place's medoid
-    distance: Floats  # [n] to it
-    total: float  # Σ_j w_j d_j
-    swaps: int
-
-
 def solve_sampled(problem: Problem, over: Over = None) -> Medoids:
     """Swap among candidates, centre, draw new candidates, repeat; see the module's first lines."""
-    layout, best = begin(problem, over)
-    try:
-        chosen, swaps = _rounds(problem, layout, best)
-        finished = True
-    except TimeUp:
-        chosen, swaps, finished = best.chosen, 0, False
-    near, total = served_by(layout, chosen)
-    if over is not None and best.total < total:
-        chosen, near = best.chosen, served_by(layout, best.chosen)[0]
-    solution = layout.solution(chosen, near, "sampled")
-    solution = replace(solution, certified=0.0, swaps=swaps, finished=finished)
-    few = problem.k <= VERY_FEW and finished
-    return polished(problem, solution, over, *POLISHED) if few else solution
+    return best_in_time(problem, over, "sampled", _searched)
 
 
-def _rounds(problem: Problem, layout: Layout, best: Best) -> tuple[Places, int]:
-    """Return medoids, and the swaps it took."""
+def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
     k, enough, start = problem.k, ENOUGH, best.chosen
-    everyone = np.arange(len(layout))
     number = min(EACH * k + int(SPARE * k**0.5), len(layout))
     if k > VERY_FEW:
         number, enough = int(FEWER * number), ENOUGH_BEYOND
     candidates = spread_out(layout, number) | start
     starts = [start] if problem.warm else _starts(layout, start, candidates)
+    # So many listed that a point hardly misses its second medoid.
+    length = -(-min(3 * number // (2 * k) + 17, number) // 8) * 8
     swaps, before = 0, np.inf
     for _ in range(ROUNDS):
-        tries = _swapped(layout, candidates, starts, k, number, best)
+        lists = build_lists(layout, length, best.over, candidates)
+        tries = [_swapped(layout, lists, start, k, best) for start in starts]
         # By costs with centred medoids: candidates off centre hide which clusters are right.
-        orders = [ranked(layout, everyone, found.near, found.distance) for found in tries]
-        least = int(np.argmin([order.total for order in orders]))
-        found, order = tries[least], orders[least]
-        chosen, swaps = np.zeros(len(layout), np.bool_), swaps + found.swaps
+        order, distance, total, made = min(tries, key=lambda found: found[0].total)
+        chosen, swaps = np.zeros(len(layout), np.bool_), swaps + made
         chosen[order.places[order.begins[:-1]]] = True
-        if found.total > before * (1 - enough):
+        if total > before * (1 - enough):
             break
         before, starts = order.total, [chosen]
-        candidates = _around(layout, chosen, found.distance, order, number)
-    return chosen, swaps
+        candidates = _around(layout, chosen, distance, order, number)
+    near, total = served_by(layout, chosen)
+    if best.over is not None and best.total < total:
+        chosen, near = best.chosen, served_by(layout, best.chosen)[0]
+    solution = layout.solution(chosen, near, "sampled", certified=0.0, swaps=swaps)
+    return polished(problem, solution, best.over, *POLISHED) if k <= VERY_FEW else solution
 
 
 def spread_out(layout: Layout, k: int) -> Places:
@@ -116,21 +96,16 @@ def _starts(layout: Layout, start: Places, candidates: Places) -> list[Places]:
 
 
 def _swapped(
-    layout: Layout, candidates: Places, starts: list[Places], k: int, number: int, best: Best
-) -> list[Served]:
-    """Go down to k medoids and swap until no candidate helps, from every start."""
-    # So many that a point hardly misses its second medoid.
-    length = -(-min(3 * number // (2 * k) + 17, number) // 8) * 8
-    lists = build_lists(layout, length, best.over, candidates)
-    tries = []
-    for start in starts:
-        lists.size[:] = lists.exact
-        search = Search(layout, lists, start, best)
-        search.thin(k)
-        swaps = search.improve(whole=False)
-        total, state = settle(lists, search.state), search.state
-        tries.append(Served(search.nearest(best.over), state.near_distance, total, swaps))
-    return tries
+    layout: Layout, lists: Lists, start: Places, k: int, best: Best
+) -> tuple[Ranked, Floats, float, int]:
+    """Go down to k medoids and swap until no candidate helps: clusters, d_j, Σ_j w_j d_j, swaps."""
+    lists.size[:] = lists.exact
+    search = Search(layout, lists, start, best)
+    search.thin(k)
+    swaps = search.improve(whole=False)
+    total, distance = settle(lists, search.state), search.state.near_distance
+    order = ranked(layout, np.arange(len(layout)), search.nearest(best.over), distance)
+    return order, distance, total, swaps
 
 
 def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:

@@ -1,9 +1,17 @@
-"""Exact nearest neighbours in few dimensions: most leaves are skipped by a bound.
+"""Exact nearest neighbours, by leaves or, of long vectors, by matrix products.
 
 Points stand in spatial order, in leaves of 64; Σ_t max(low_t − x_t, x_t − high_t, 0)² bounds the
 squared distances to a leaf's box from below, and the box of 64 queries bounds them all at once.
 Leaves are visited from near to far while their bound is below a query's K-th distance. The answer
 is exact; ties go to the lower position.
+
+In many dimensions no box is far: there a matrix product bounds all distances.
+
+    ‖g_i − g_j‖² = ‖g_i‖² + ‖g_j‖² − 2 ⟨g_i, g_j⟩,   of outer products ⟨r_i, r_j⟩⟨z_i, z_j⟩,
+
+in float32 is wrong by some millionths of the norms: less that slack, a lower bound. Of the K points
+with the least bounds, distances are computed from differences, then of those whose bound is below
+the K-th. What is returned does not depend on how the product was rounded.
 
 Found points are kept as *keys*: the bits of a squared distance above a point's name. For numbers
 that are not negative the order of bits is that of numbers, so sorting keys sorts neighbours.
@@ -16,9 +24,14 @@ from numpy.typing import NDArray
 
 from fedcore.compiled import compiled, inlined
 from fedcore.coreset.medoids import geometry
-from fedcore.coreset.medoids.geometry import FAR, LEAF, Floats, Found, Indices, Ints, Real, Rows
+from fedcore.coreset.medoids.geometry import LANES, LEAF, Real
+from fedcore.coreset.medoids.problem import Rows
+from fedcore.coreset.metric import Floats, Ints
 
 Keys = NDArray[np.uint64]
+Bits = NDArray[np.uint32]
+Span = tuple[np.uint32, np.uint32]  # the least and the largest, as bits
+Found = tuple[Ints, Floats]  # names and distances [m, K] to be filled in
 PART = 16  # points of a leaf that are passed over together if none is near
 
 
@@ -29,6 +42,13 @@ class Index(NamedTuple):
     names: Ints  # [m] what each point is called in answers
     low: Floats  # [d, leaves] boxes
     high: Floats  # [d, leaves]
+
+
+class Products(NamedTuple):
+    """Points to search among by matrix products."""
+
+    names: Ints  # [m] what each point is called in answers
+    rows: Rows  # [m]
 
 
 @inlined
@@ -97,7 +117,7 @@ def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: F
 
 
 @inlined
-def _add_gaps(low: Floats, high: Floats, begin: Real, end: Real, out: Floats) -> None:
+def add_gaps(low: Floats, high: Floats, begin: Real, end: Real, out: Floats) -> None:
     """Add to ``out`` the squared gaps in one coordinate between low .. high and begin .. end."""
     for j in range(len(out)):
         gap = max(low[j] - end, begin - high[j], np.float32(0.0))
@@ -105,19 +125,19 @@ def _add_gaps(low: Floats, high: Floats, begin: Real, end: Real, out: Floats) ->
 
 
 @compiled
-def _group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
+def group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: Floats) -> None:
     """Bound queries' distances to every leaf, box to box; ``near``, of some, is how to visit."""
     least[:], near[:] = 0.0, 0.0
     for t in range(index.low.shape[0]):
         own, low, high = turned[t, :count], index.low[t], index.high[t]
-        _add_gaps(low, high, own.min(), own.max(), least)
+        add_gaps(low, high, own.min(), own.max(), least)
         for q in range(0, count, max(1, count // 8)):
-            _add_gaps(low, high, own[q], own[q], near)
+            add_gaps(low, high, own[q], own[q], near)
 
 
 @inlined
-def _collect(
-    keys: Keys, row: int, count: int, bits: NDArray[np.uint32], names: Ints, leaf: int, worst: int
+def collect(
+    keys: Keys, row: int, count: int, bits: Bits, names: Ints, leaf: int, worst: int
 ) -> int:
     """Append the points of a leaf that are no further than ``worst``; return the new count."""
     begin = leaf * LEAF
@@ -141,58 +161,24 @@ def _collect(
 
 
 @compiled
-def nearest_by_leaves(
-    rows: Rows, queries: Indices, index: Index, found: Found, keep_own: bool
-) -> None:
-    """Find the nearest of ``index`` to m <= 64 queries."""
-    points, distances = found
-    count, k = points.shape
-    wanted = k if keep_own else k + 1  # the query itself may be among them
-    room = 2 * wanted + 32
-    keys = np.empty((count, room + LEAF), np.uint64)
-    held = np.zeros(count, np.int64)
-    worst = np.empty(LEAF, np.float32)  # squared distance that a point must not exceed
-    worst[:count] = FAR
-    worst[count:] = -1.0  # nobody
-    reached = np.empty((LEAF, LEAF), np.float32)
-    reached_bits, worst_bits = reached.view(np.uint32), worst.view(np.uint32)
-    turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
-    for q in range(count):
-        for t in range(rows.left.shape[1]):
-            turned[t, q] = rows.left[queries[q], t]
-    leaves = index.leaves.shape[0]
-    least, near = np.empty(leaves, np.float32), np.empty(leaves, np.float32)
-    _group_bounds(index, turned, count, least, near)
-    bounds = np.empty(LEAF, np.float32)
-    visitors = np.empty(LEAF, np.int64)
-    for leaf in np.argsort(near):
-        largest = worst[0]
-        for q in range(LEAF):
-            largest = max(largest, worst[q])
-        # Rounding may push a bound above the distance it bounds: allow for that.
-        if least[leaf] * np.float32(0.9999) > largest:
+def measure(
+    rows: Rows, point: int, names: Ints, bounds: Bits, span: Span, keys: Keys, held: int, most: int
+) -> int:
+    """Append keys of points with bounds in a ``span``; of too many the ``most`` nearest stay."""
+    (least, limit), room, sums = span, keys.shape[1] - 1, np.empty(LANES, np.float32)
+    for begin in range(0, len(bounds), LEAF):
+        hits = np.uint32(0)
+        for j in range(LEAF):
+            hits += np.uint32((bounds[begin + j] >= least) & (bounds[begin + j] <= limit))
+        if hits == 0:
             continue
-        bounds[:] = 0.0
-        for t in range(len(turned)):
-            _add_gaps(turned[t], turned[t], index.low[t, leaf], index.high[t, leaf], bounds)
-        visiting = 0
-        for q in range(LEAF):
-            # Written always, kept by moving on, as in _collect.
-            visitors[visiting] = q
-            visiting += bounds[q] * np.float32(0.9999) <= worst[q]
-        # First all distances, then all comparisons: a branch that was guessed wrongly would throw
-        # away the next distances, begun in the meantime.
-        for visitor in range(visiting):
-            point = queries[visitors[visitor]]
-            geometry.accumulate(index.leaves, leaf, rows.left, point, reached[visitor])
-        for visitor in range(visiting):
-            q = visitors[visitor]
-            bits = reached_bits[visitor]
-            held[q] = _collect(keys, q, held[q], bits, index.names, leaf, worst_bits[q])
-            if held[q] > room:
-                held[q] = thin(keys, q, held[q], wanted, wanted // 4)
-                worst_bits[q] = furthest_bits(keys, q, held[q])
-    for q in range(count):
-        if held[q] > wanted + 8:
-            held[q] = thin(keys, q, held[q], wanted, 8)
-        write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)
+        for j in range(begin, begin + LEAF):
+            if bounds[j] < least or bounds[j] > limit:
+                continue
+            sums[0] = geometry.squared_of_pair(rows, point, names[j], sums)
+            keys[0, held] = key_of(sums.view(np.uint32)[0], names[j])
+            held += 1
+            if held > room:
+                held = thin(keys, 0, held, most, most // 4)
+                limit = min(limit, furthest_bits(keys, 0, held))
+    return held

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedcore.compiled import have_numba
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.metric import Array, Euclidean, Metric, pair_distances, relative
+from fedcore.coreset.metric import Array, Euclidean, Indices, Metric, pair_distances, relative
 from fedcore.seeding import words
 
 SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
@@ -29,8 +29,6 @@ HASH = words("medoids", "hash")  # the random stream of keys, but for its seed
 LOW_40, LOW_24 = (1 << 40) - 1, (1 << 24) - 1  # bits of joined hashes
 # Shifts and factors that spread what keys differ in over all their bits.
 MIXED = (31, -7046029254386353131), (29, -4658895280553007687)
-
-Indices = NDArray[np.int64]
 
 
 def path_for(count: int, k: int) -> str:
@@ -82,16 +80,16 @@ def solve(
             raise ValueError(f"k must be at least the number of labels ({present}) {why}")
         classes = classes[points.first]
     begin = _start(points, k, start, classes)
+    factors = [factor[points.first] for factor in factors]
     if path == "auto":
         path = path_for(len(points.first), k) if NUMBA else "torch"
     if path == "torch":
         from fedcore.coreset.medoids.plain import solve_plain
 
-        own = single.cpu().take(torch.from_numpy(points.first))
+        own = single.of(map(torch.from_numpy, factors), single.bias)
         return _answer(metric, points, solve_plain(own, points.counts, classes, begin, over))
     from fedcore.coreset.medoids import exact, layout, principal, sampled, sparse
 
-    factors = [factor[points.first] for factor in factors]
     short = SHORT_OF_FEW if len(points.first) <= SMALL else SHORT
     if len(factors) == 1 and factors[0].shape[1] > short:
         factors = [principal.turned(factors[0])]
@@ -183,11 +181,15 @@ def _all_distinct(points: Distinct, k: int) -> Medoids:
     """There are no more than k different points: each is chosen, then second copies."""
     others = np.setdiff1d(np.arange(len(points.group)), points.first)
     indices = np.sort(np.append(points.first, others[: k - len(points.first)]))
-    slot = np.empty(len(points.first), np.int64)
-    slot[points.group[indices][::-1]] = np.arange(len(indices))[::-1]  # the first copy serves
-    assignment = slot[points.group]
+    return Medoids(indices, _assignment(points, indices, points.first), "exact")
+
+
+def _assignment(points: Distinct, indices: Indices, served: Indices) -> Indices:
+    """Return everybody's place in sorted ``indices``; ``served`` [u] serve the distinct points."""
+    assignment = np.searchsorted(indices, served)[points.group]
+    # A medoid serves itself, even where rounding leaves no distance to another one.
     assignment[indices] = np.arange(len(indices))
-    return Medoids(indices, assignment, "exact")
+    return assignment
 
 
 def _start(
@@ -213,13 +215,8 @@ def _start(
 def _answer(metric: Metric, points: Distinct, solution: Medoids) -> Medoids:
     """Translate positions among distinct points back to indices of the input."""
     chosen = points.first[solution.indices]
-    order = np.argsort(chosen)
-    slot = np.empty(len(order), np.int64)
-    slot[order] = np.arange(len(order))
-    indices = chosen[order]
-    assignment = slot[solution.assignment][points.group]
-    # A medoid serves itself, even where rounding leaves no distance to another one.
-    assignment[indices] = np.arange(len(indices))
+    indices = np.sort(chosen)
+    assignment = _assignment(points, indices, chosen[solution.assignment])
     served, values, error = indices[assignment], metric.factors[0], None
     if NUMBA and len(metric.factors) == 1 and values.device.type == "cpu":
         from fedcore.coreset.medoids.kernels import measured

@@ -5,24 +5,17 @@ helps; give points whose list holds fewer than two medoids their nearest ones as
 swap again: thousands of trained gradients crowd around 0, and lists there do not reach out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.coreset.medoids import moves
 from fedcore.coreset.medoids.exact import MOST_SWAPS, solve_exact
-from fedcore.coreset.medoids.geometry import Floats, Ints
-from fedcore.coreset.medoids.layout import (
-    Layout,
-    Places,
-    build_lists,
-    layout_of,
-    nearest_among,
-    ranked,
-)
+from fedcore.coreset.medoids.layout import Layout, build_lists, layout_of, nearest_among, ranked
 from fedcore.coreset.medoids.moves import EXTRAS, Lists, State, Tables, settle
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem, TimeUp
+from fedcore.coreset.metric import Floats, Indices, Ints, Places
 
 ROUNDS = 20  # of repairing and swapping, at most
 SURPLUS = 0.2  # of the other points are medoids too when dropping begins
@@ -59,22 +52,23 @@ class Best:
             raise TimeUp
 
 
-def begin(problem: Problem, over: Over) -> tuple[Layout, Best]:
-    """Lay the points out, with the start as the best so far."""
+def best_in_time(
+    problem: Problem, over: Over, path: str, search: Callable[[Problem, Layout, Best], Medoids]
+) -> Medoids:
+    """Search from the start; the best so far is the answer if the time is up before the end."""
     layout = layout_of(problem)
     start = layout.places(problem.start)
-    return layout, Best(start, np.inf if over is None else served_by(layout, start)[1], over)
+    best = Best(start, np.inf if over is None else served_by(layout, start)[1], over)
+    try:
+        return search(problem, layout, best)
+    except TimeUp:
+        near = served_by(layout, best.chosen)[0]
+        return layout.solution(best.chosen, near, path, certified=0.0, finished=False)
 
 
 def solve_sparse(problem: Problem, over: Over = None) -> Medoids:
     """Drop, swap, repair, repeat; see the module's first lines."""
-    layout, best = begin(problem, over)
-    try:
-        solution = _searched(problem, layout, best)
-    except TimeUp:
-        near = served_by(layout, best.chosen)[0]
-        return replace(layout.solution(best.chosen, near, "sparse"), certified=0.0, finished=False)
-    return solution if solution.certified == 1.0 else polished(problem, solution, over, *POLISHED)
+    return best_in_time(problem, over, "sparse", _searched)
 
 
 def polished(problem: Problem, solution: Medoids, over: Over, points: int, numbers: int) -> Medoids:
@@ -111,8 +105,9 @@ def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
         search.state.chosen[:] = best.chosen
     settle(lists, search.state)
     certified = 1.0 - len(search.uncertified()) / len(layout)
-    solution = layout.solution(search.state.chosen, search.nearest(None), "sparse")
-    return replace(solution, certified=certified, swaps=swaps)
+    found = search.state.chosen, search.nearest(None)
+    solution = layout.solution(*found, "sparse", certified=certified, swaps=swaps)
+    return solution if certified == 1.0 else polished(problem, solution, best.over, *POLISHED)
 
 
 def new_state(chosen: Places, weights: Floats, far: float) -> State:
@@ -142,7 +137,7 @@ class Search:
         """Return who lists each point; repairs change nothing but extras."""
         return self._listed_by, moves.who_lists(self.lists, self.lists.exact, self.lists.size)
 
-    def uncertified(self) -> NDArray[np.int64]:
+    def uncertified(self) -> Indices:
         """Return the points without two medoids inside the radius of their list."""
         lists, state = self.lists, self.state
         known = (state.second >= 0) & (state.second_distance <= lists.radius)
