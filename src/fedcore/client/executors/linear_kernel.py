@@ -15,7 +15,8 @@ from fedcore.compiled import compiled_training
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
 Exact = NDArray[np.float64]
-Tape = tuple[Floats, Whole, Whole, Floats]  # x [m, d], y [m], index and coefficient [steps, B]
+# x [m, d], y [m], index and coefficient [steps, B]; of one step [B], times what all share
+Tape = tuple[Floats, Whole, Whole, Floats]
 Rule = tuple[Floats, Floats, Floats, Exact]  # w_r, shift, -d and u, and η, μ, s, ρ, λ, N
 Seen = tuple[Floats, Floats, Floats, Exact]  # dL/da, z and L of every sample; Σ L, Σ L²
 # Each W [C, d], b [C] or empty, kind and leak of f; of a batch h [B, C], and f'(a) or r [B, C]
@@ -52,8 +53,9 @@ def _layers(flat: Floats, chain: Floats, batch: int) -> Layers:
 
 
 @compiled_training
-def _forward(layers: Layers, x: Floats, chosen: Whole) -> None:
+def _forward(layers: Layers, batch: Tape) -> None:
     """h and f'(a) of every layer."""
+    x, _, chosen, _ = batch
     for k in range(len(layers)):
         weight, bias, kind, leak, units, slopes = layers[k]
         rows = layers[k - 1][4] if k else x
@@ -72,21 +74,19 @@ def _forward(layers: Layers, x: Floats, chosen: Whole) -> None:
 
 
 @compiled_training
-def _residuals(
-    layers: Layers, tape: Tape, step: int, count: int, scaled: np.float32, seen: Seen
-) -> None:
-    """r of the last layer, times ``scaled`` and coefficients; before that, note all ``seen``."""
-    (x, y, index, coefficient), (_, _, _, _, units, slopes) = tape, layers[-1]
-    for j in range(count):
-        sample, scores, residual = index[step, j], units[j], slopes[j]
-        label, top, mass, share = y[sample], scores.max(), ZERO, scaled * coefficient[step, j]
+def _residuals(layers: Layers, batch: Tape, noted: bool, seen: Seen) -> None:
+    """r of the last layer, times coefficients; before that, where asked for, note all ``seen``."""
+    (x, y, chosen, coefficient), (_, _, _, _, units, slopes) = batch, layers[-1]
+    for j, sample in enumerate(chosen):
+        scores, residual, label, mass = units[j], slopes[j], y[sample], ZERO
+        top = scores.max()
         own = scores[label] - top
         for c in range(len(scores)):
             scores[c] = np.exp(scores[c] - top)
             mass += scores[c]
         for c in range(len(scores)):
             residual[c] = (scores[c] / mass - (ONE if c == label else ZERO)) * residual[c]
-        if len(seen[3]):
+        if noted:
             loss = np.log(np.float64(mass)) - np.float64(own)
             seen[3][0] += loss
             seen[3][1] += loss * loss
@@ -94,12 +94,13 @@ def _residuals(
                 seen[0][sample], seen[2][sample] = residual, loss
                 seen[1][sample] = layers[-2][4][j] if len(layers) > 1 else x[sample]
         for c in range(len(scores)):
-            residual[c] *= share
+            residual[c] *= coefficient[j]
 
 
 @compiled_training
-def _move(layers: Layers, targets: Layers, x: Floats, chosen: Whole, first: int) -> None:
+def _move(layers: Layers, targets: Layers, batch: Tape, first: int) -> None:
     """Down to layer ``first``: r of the layer below, then W ← W - Σ r h' and b ← b - Σ r."""
+    x, _, chosen, _ = batch
     for k in range(len(layers) - 1, first - 1, -1):
         weight, moves, rows = layers[k][0], layers[k][5], layers[k - 1][4] if k else x
         for j in range(len(chosen) * (k > first)):
@@ -145,28 +146,26 @@ def train_chain(
 
     ``counts`` are steps whose losses are noted, and layers and parameters that stay as they are.
     """
-    (x, _, index, coefficient), (anchor, shift, memory, numbers) = tape, rule
+    (x, y, index, coefficient), (anchor, shift, memory, numbers) = tape, rule
     first_epoch, first, begin = counts
-    plain, nowhere = len(memory) == 0, (seen[0], seen[1], seen[2], seen[3][:0])
+    plain = len(memory) == 0
     into, gain = (w, numbers[0]) if plain else (memory[0], 1.0)
-    pull, scaled = np.float32(gain * numbers[1]), np.float32(gain * numbers[2])
+    pull, scaled = np.float32(gain * numbers[1]), np.float32(gain * numbers[2]) * coefficient
     trained, to, start = w[begin:], into[begin:], anchor[begin:]
     added = np.float32(gain) * shift[begin:]
     layers, targets = _layers(w, chain, index.shape[1]), _layers(into, chain, index.shape[1])
     for step in range(len(index)):
-        count = 0
-        while count < index.shape[1] and coefficient[step, count] > 0:  # the rest is padding
-            count += 1
+        count = np.count_nonzero(coefficient[step])  # the rest is padding
         if count == 0:
             continue
-        chosen = index[step, :count]
-        _forward(layers, x, chosen)
-        _residuals(layers, tape, step, count, scaled, seen if step < first_epoch else nowhere)
+        batch = x, y, index[step, :count], scaled[step, :count]
+        _forward(layers, batch)
+        _residuals(layers, batch, step < first_epoch, seen)
         if plain and pull > 0:
             for i in range(len(trained)):
                 trained[i] -= pull * (trained[i] - start[i])
         for i in range(len(added)):
             to[i] -= added[i]
-        _move(layers, targets, x, chosen, first)
+        _move(layers, targets, batch, first)
         if not plain:
             _optimise(trained, to, memory[1][begin:], start, numbers)
