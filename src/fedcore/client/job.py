@@ -26,15 +26,6 @@ LEAST_REST = 4  # steps, beside a GPU: it would stand still while many small cor
 
 
 @dataclass(frozen=True, slots=True)
-class Train:
-    """Take the steps of a tape; with ``watch``, hand back what its samples' gradients were."""
-
-    tape: BatchSchedule
-    watch: bool
-    first_epoch: int  # steps from the beginning whose losses are to be noted
-
-
-@dataclass(frozen=True, slots=True)
 class Rest:
     """Let others take so many steps: a coreset is being chosen. Who trains alone goes on."""
 
@@ -68,7 +59,9 @@ class Job:
         )
         self._way = self._follow()
 
-    def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
+    def next(
+        self, params: Params, seen: HeadGradients | None = None
+    ) -> BatchSchedule | Rest | None:
         """What to do now, None at the end; ``seen`` are all samples' gradients, if watched."""
         self._params, self._seen = params, seen
         return next(self._way, None)
@@ -87,7 +80,7 @@ class Job:
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
         return replace(self._answer, params=params, steps=self._steps, **found)
 
-    def _follow(self) -> Iterator[Train | Rest]:
+    def _follow(self) -> Iterator[BatchSchedule | Rest]:
         assignment = self.assignment
         size, batch_size = len(self.data), self.settings.batch_size
         watched: Watched | None = None
@@ -114,7 +107,8 @@ class Job:
                 self._met = len(samples.indices)
                 first_epoch = -(-self._met // batch_size)
             self._steps += len(tape.index)
-            yield Train(tape, _yields_gradients(assignment.plan, number), first_epoch)
+            watch = _yields_gradients(assignment.plan, number)
+            yield replace(tape, watch=watch, first_epoch=first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
 
     def _passed(self, indices: Tensor) -> HeadGradients:

@@ -44,6 +44,8 @@ class BatchSchedule:
 
     index: NDArray[np.int64]
     coefficient: NDArray[np.float32]
+    watch: bool = False  # whether its samples' gradients are to be handed back
+    first_epoch: int = 0  # steps from the beginning whose losses are to be noted
 
 
 def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generator) -> BatchSchedule:

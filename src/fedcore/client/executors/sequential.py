@@ -55,7 +55,7 @@ def train_plainly(
         if isinstance(now, Rest):
             continue  # there is nobody else to train
         losses, parts, order = [], [], []
-        for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
+        for index, coefficient in zip(now.index, now.coefficient, strict=True):
             real = coefficient > 0  # the rest is padding
             if may_step is not None and not may_step(int(real.sum())):
                 return job.answer(params)

@@ -9,7 +9,7 @@ stay where they are.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,8 +61,7 @@ class Pool:
         self.generation += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Tape:
+class Tape(NamedTuple):
     """In main memory, for K slots: rows of the pool, and those to note losses in, [steps, 2, K, B];
     coefficients [steps, K, B]. The row behind the last is of nobody.
     """
@@ -126,7 +125,7 @@ class Steps:
         for name, value in params.items():
             self._anchor[name].copy_(value)
             self._stack[name][: self.width] = self._anchor[name]
-        for value in () if self._remembered is None else self._remembered.tensors():
+        for value in () if self._remembered is None else self._remembered.tensors:
             value.zero_()
         self._own[: len(own)] = torch.tensor(own, dtype=torch.float64)
         for name, stack in self._shift.items() if self._kind[2] else ():
@@ -148,7 +147,7 @@ class Steps:
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all clients but those; they move up in this order."""
         chosen = torch.tensor(slots, device=self._pool.device)
-        remembered = [] if self._remembered is None else self._remembered.tensors()
+        remembered = [] if self._remembered is None else self._remembered.tensors
         for value in (*self._stack.values(), *self._shift.values(), self._own, *remembered):
             value[: len(slots)] = value[chosen]
         self.width = rounded_up(len(slots)) if self._record else len(slots)

@@ -15,14 +15,14 @@ from fedcore.client.coresets import Clients, Coresets
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
-from fedcore.client.job import LOOK_CHUNK, Job, Rest, Train, loss_sums
+from fedcore.client.job import LOOK_CHUNK, Job, Rest, loss_sums
 from fedcore.client.schedule import BatchSchedule
 from fedcore.coreset.proxies import HeadGradients, head_gradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
 CROWD = 0.75  # compact when fewer than this share of the slots are still at work
-NOTHING = Train(BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)), False, 0)
+NOTHING = BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 
 
 class VectorisedExecutor(BlockwiseExecutor):
@@ -69,14 +69,14 @@ class _Client:
     job: Job
     slot: int
     rows: slice  # of its samples in the pool
-    train: Train = NOTHING
+    tape: BatchSchedule = NOTHING
     position: int = 0  # below 0: so many steps of the others until it goes on
     trained: Params = field(default_factory=dict)  # where it ended
 
     @property
     def remaining(self) -> int:
         """Steps left on the present tape, or of rest."""
-        return len(self.train.tape.index) - self.position
+        return len(self.tape.index) - self.position
 
 
 @dataclass(slots=True)
@@ -137,16 +137,16 @@ class Block:
         """Whether a client has steps to take or to rest; one at the end of its tape goes on."""
         if client.remaining:
             return True
-        seen = self.steps.seen(client.rows, self.task.head_width) if client.train.watch else None
+        seen = self.steps.seen(client.rows, self.task.head_width) if client.tape.watch else None
         now = client.job.next(self.steps.params_of(client.slot), seen)
-        client.train = now if isinstance(now, Train) else NOTHING
+        client.tape = now if isinstance(now, BatchSchedule) else NOTHING
         client.position = -now.steps if isinstance(now, Rest) else 0
         return now is not None
 
     def _run(self, present: Sequence[_Client]) -> None:
         """Step until the first client comes to the end of its tape or of its rest."""
         count = min(client.remaining for client in present)
-        watching = any(client.train.watch for client in present)
+        watching = any(client.tape.watch for client in present)
         if any(client.position >= 0 for client in present):
             count = min(count, LONGEST_RUN)
             self._step(present, count, self.task.head_width if watching else None)
@@ -169,10 +169,10 @@ class Block:
             rows[:, 0, slot] = client.rows.start
             if client.position >= 0:
                 coming = slice(client.position, client.position + count)
-                coefficient[:, slot] = own = client.train.tape.coefficient[coming]
-                rows[:, 0, slot] += client.train.tape.index[coming]
+                coefficient[:, slot] = own = client.tape.coefficient[coming]
+                rows[:, 0, slot] += client.tape.index[coming]
                 # The j-th loss of an epoch has the j-th row: a draw may hold a sample twice.
-                early = slice(max(0, client.train.first_epoch - client.position))
+                early = slice(max(0, client.tape.first_epoch - client.position))
                 place = client.rows.start + client.position * batch + order[early]
                 rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
         self.steps.run(Tape(torch.from_numpy(rows), torch.from_numpy(coefficient)), watch)
