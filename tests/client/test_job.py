@@ -123,8 +123,8 @@ def test_gradients_come_of_one_epoch_on_everything_alone(phases):
 def test_the_answer():
     job, _ = a_job(Phase(2), Phase(3, BY_INPUTS), num_samples=10)
     end(job)
-    job.note_losses(torch.tensor([1.5, 2.25], dtype=torch.float64))
-    job.note_losses(torch.tensor([0.5, 0.25], dtype=torch.float64))
+    job.noted.append(torch.tensor([1.5, 2.25], dtype=torch.float64))
+    job.noted.append(torch.tensor([0.5, 0.25], dtype=torch.float64))
     answer = job.answer({"w": torch.ones(1)})
     assert (answer.client_id, answer.num_samples, answer.base_version) == (7, 10, 3)
     assert answer.steps == 2 * 3 + 3

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -25,11 +25,8 @@ REST = 1 / 8
 LEAST_REST = 4  # steps, beside a GPU: it would stand still while many small coresets are chosen
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(int):
     """Let others take so many steps: a coreset is being chosen. Who trains alone goes on."""
-
-    steps: int
 
 
 class Job:
@@ -52,7 +49,7 @@ class Job:
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
         self.looked: HeadGradients | None = None  # what a first look would show, if that is known
-        self._loss_sums: list[Tensor] = []  # of the samples met in the first epoch
+        self.noted: list[Tensor] = []  # (Σ L, Σ L²) of steps of the first epoch, on any device
         self._met = self._steps = 0
         self._answer = LocalUpdate(
             assignment.client_id, {}, len(data), base_version=assignment.base_version
@@ -66,17 +63,12 @@ class Job:
         self._params, self._seen = params, seen
         return next(self._way, None)
 
-    def note_losses(self, sums: Tensor) -> None:
-        """Add (Σ L, Σ L²) [2] of steps of the first epoch; they may lie on a device."""
-        self._loss_sums.append(sums)
-
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
         share = self.assignment.plan.trained_share
         if share < 1:  # the rest stayed as it was, and is not sent
             params = {name: params[name] for name in trained_names(params, share)}
-        noted = self._loss_sums or [torch.zeros(2)]
-        total, squares = torch.stack(noted).sum(0).tolist()
+        total, squares = torch.stack(self.noted or [torch.zeros(2)]).sum(0).tolist()
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
         return replace(self._answer, params=params, steps=self._steps, **found)
 

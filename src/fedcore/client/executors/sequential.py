@@ -67,7 +67,7 @@ def train_plainly(
             order.append(chosen)
             parts += [] if part is None else [part]
         if now.first_epoch:
-            job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
+            job.noted.append(loss_sums(torch.cat(losses[: now.first_epoch])))
         # One epoch on everything meets every sample once: put the rows back in sample order.
         seen = HeadGradients.gather(parts, torch.cat(order)) if parts else None
     return job.answer(params)

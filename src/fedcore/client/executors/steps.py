@@ -117,7 +117,7 @@ class Steps:
         given = any(one is not None for one in shifts)
         self._kind = (set(scales) != {1.0}, any(pulls), given, not all(map(all, kept)))
         self.width = rounded_up(len(assignments)) if self._record else len(assignments)
-        self._reserve(params, shifted=self._kind[2])
+        self._reserve(params)
         if self._settings.schedule is not None:
             rate = self._settings.learning_rate_at(assignments[0].base_version)
             self._rate = self._rate.fill_(rate) if isinstance(self._rate, Tensor) else rate
@@ -170,7 +170,7 @@ class Steps:
         for rows, own in zip(tape.rows.to(device), tape.coefficient.to(device), strict=True):
             step(rows, own)
 
-    def _reserve(self, params: Params, *, shifted: bool) -> None:
+    def _reserve(self, params: Params) -> None:
         """Have room for as many slots as are asked for; what is recorded holds old addresses."""
         device, grow = self._pool.device, self._room < self.width
         self._room = room = max(self._room, self.width)
@@ -190,7 +190,7 @@ class Steps:
             self._stack, self._shift = stacked(), {}
             self._remembered = Memory.blank(self._settings, self._stack)
             self._own = torch.ones(room, 2 + len(params), dtype=torch.float64, device=device)
-        if shifted and not self._shift:
+        if self._kind[2] and not self._shift:
             self._shift = stacked()
 
     def _step(self, watch: int | None) -> Callable[[Tensor, Tensor], None]:

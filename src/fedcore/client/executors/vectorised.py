@@ -111,7 +111,7 @@ class Block:
             if not present:
                 met = self.steps.met.cpu()  # at the end: the next tape would wait for it
                 for client in clients:
-                    client.job.note_losses(loss_sums(met[client.rows]))
+                    client.job.noted.append(loss_sums(met[client.rows]))
                 return [client.job.answer(client.trained) for client in clients]
             if len(present) <= CROWD * slots:
                 self.steps.keep([client.slot for client in present])
@@ -140,7 +140,7 @@ class Block:
         seen = self.steps.seen(client.rows, self.task.head_width) if client.tape.watch else None
         now = client.job.next(self.steps.params_of(client.slot), seen)
         client.tape = now if isinstance(now, BatchSchedule) else NOTHING
-        client.position = -now.steps if isinstance(now, Rest) else 0
+        client.position = -now if isinstance(now, Rest) else 0
         return now is not None
 
     def _run(self, present: Sequence[_Client]) -> None:
