@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from fedcore.client.coresets import Coresets
-from fedcore.client.job import Job, Rest, Train, loss_sums, phase_schedule, waits_for_gradients
-from fedcore.client.schedule import Samples
+from fedcore.client.job import Job, Rest, loss_sums, phase_schedule, waits_for_gradients
+from fedcore.client.schedule import BatchSchedule, Samples
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.errors import BadOption
 from fedcore.task import Task
@@ -67,8 +67,8 @@ def end(job):
 def test_everything_then_a_coreset_by_its_gradients():
     job, choices = a_job(Phase(1), Phase(3, BY_GRADIENTS), num_samples=130)
     first = job.next(PARAMS)
-    assert isinstance(first, Train)
-    assert (len(first.tape.index), first.watch, first.first_epoch) == (33, True, 33)
+    assert isinstance(first, BatchSchedule)
+    assert (len(first.index), first.watch, first.first_epoch) == (33, True, 33)
     assert choices.begun == [(0, None)]
     # 130 samples in batches of 4 are 33 steps, an eighth of which is 4.1.
     now = {name: value + 1 for name, value in PARAMS.items()}
@@ -80,8 +80,8 @@ def test_everything_then_a_coreset_by_its_gradients():
     assert not torch.equal(watched.weight, now["weight"])
     assert choices.taken == [0]  # who rests does not wait yet
     second = job.next(PARAMS)
-    assert (len(second.tape.index), second.watch, second.first_epoch) == (3, False, 0)
-    assert sorted(second.tape.index[0].tolist()) == [0, 1, 2, 3]
+    assert (len(second.index), second.watch, second.first_epoch) == (3, False, 0)
+    assert sorted(second.index[0].tolist()) == [0, 1, 2, 3]
     assert job.next(PARAMS) is None
 
 
@@ -89,14 +89,14 @@ def test_what_needs_no_gradients_is_begun_at_once_and_nobody_rests_for_it():
     job, choices = a_job(Phase(2), Phase(1, BY_INPUTS), Phase(1, DRAWN))
     assert choices.begun == [(1, None), (2, None)]
     found = [job.next(PARAMS) for _ in range(4)]
-    assert [type(one) for one in found] == [Train, Train, Train, type(None)]
+    assert [type(one) for one in found] == [BatchSchedule] * 3 + [type(None)]
     assert [one.watch for one in found[:3]] == [False] * 3
     assert choices.taken == [0, 1, 2]
 
 
 def test_a_first_coreset_is_rested_for_unless_it_is_drawn():
     assert isinstance(a_job(Phase(2, BY_INPUTS))[0].next(PARAMS), Rest)
-    assert isinstance(a_job(Phase(2, DRAWN))[0].next(PARAMS), Train)
+    assert isinstance(a_job(Phase(2, DRAWN))[0].next(PARAMS), BatchSchedule)
 
 
 def test_a_look_is_one_pass_over_everything_in_order_and_takes_no_steps():
@@ -123,8 +123,8 @@ def test_gradients_come_of_one_epoch_on_everything_alone(phases):
 def test_the_answer():
     job, _ = a_job(Phase(2), Phase(3, BY_INPUTS), num_samples=10)
     end(job)
-    job.note_losses(torch.tensor([1.5, 2.25], dtype=torch.float64))
-    job.note_losses(torch.tensor([0.5, 0.25], dtype=torch.float64))
+    job.noted.append(torch.tensor([1.5, 2.25], dtype=torch.float64))
+    job.noted.append(torch.tensor([0.5, 0.25], dtype=torch.float64))
     answer = job.answer({"w": torch.ones(1)})
     assert (answer.client_id, answer.num_samples, answer.base_version) == (7, 10, 3)
     assert answer.steps == 2 * 3 + 3

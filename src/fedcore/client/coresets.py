@@ -4,13 +4,12 @@ What is chosen depends on the assignment alone, not on threads, their timing or 
 trains: stand-ins are brought to main memory first, where the solver beats a GPU as well.
 """
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -196,7 +195,7 @@ def _lasts(spec: CoresetSpec) -> bool:
     return spec.proxy == STATIC and not needs_losses(spec.selector)
 
 
-@functools.cache  # a file of a user's own is not read anew for every phase of every client
+@cache  # a file of a user's own is not read anew for every phase of every client
 def needs_losses(selector: str) -> bool:
     """Whether a selector goes by losses."""
     return bool(getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -25,20 +25,8 @@ REST = 1 / 8
 LEAST_REST = 4  # steps, beside a GPU: it would stand still while many small coresets are chosen
 
 
-@dataclass(frozen=True, slots=True)
-class Train:
-    """Take the steps of a tape; with ``watch``, hand back what its samples' gradients were."""
-
-    tape: BatchSchedule
-    watch: bool
-    first_epoch: int  # steps from the beginning whose losses are to be noted
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(int):
     """Let others take so many steps: a coreset is being chosen. Who trains alone goes on."""
-
-    steps: int
 
 
 class Job:
@@ -61,33 +49,30 @@ class Job:
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
         self.looked: HeadGradients | None = None  # what a first look would show, if that is known
-        self._loss_sums: list[Tensor] = []  # of the samples met in the first epoch
+        self.noted: list[Tensor] = []  # (Σ L, Σ L²) of steps of the first epoch, on any device
         self._met = self._steps = 0
         self._answer = LocalUpdate(
             assignment.client_id, {}, len(data), base_version=assignment.base_version
         )
         self._way = self._follow()
 
-    def next(self, params: Params, seen: HeadGradients | None = None) -> Train | Rest | None:
+    def next(
+        self, params: Params, seen: HeadGradients | None = None
+    ) -> BatchSchedule | Rest | None:
         """What to do now, None at the end; ``seen`` are all samples' gradients, if watched."""
         self._params, self._seen = params, seen
         return next(self._way, None)
-
-    def note_losses(self, sums: Tensor) -> None:
-        """Add (Σ L, Σ L²) [2] of steps of the first epoch; they may lie on a device."""
-        self._loss_sums.append(sums)
 
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
         share = self.assignment.plan.trained_share
         if share < 1:  # the rest stayed as it was, and is not sent
             params = {name: params[name] for name in trained_names(params, share)}
-        noted = self._loss_sums or [torch.zeros(2)]
-        total, squares = torch.stack(noted).sum(0).tolist()
+        total, squares = torch.stack(self.noted or [torch.zeros(2)]).sum(0).tolist()
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
         return replace(self._answer, params=params, steps=self._steps, **found)
 
-    def _follow(self) -> Iterator[Train | Rest]:
+    def _follow(self) -> Iterator[BatchSchedule | Rest]:
         assignment = self.assignment
         size, batch_size = len(self.data), self.settings.batch_size
         watched: Watched | None = None
@@ -114,7 +99,8 @@ class Job:
                 self._met = len(samples.indices)
                 first_epoch = -(-self._met // batch_size)
             self._steps += len(tape.index)
-            yield Train(tape, _yields_gradients(assignment.plan, number), first_epoch)
+            watch = _yields_gradients(assignment.plan, number)
+            yield replace(tape, watch=watch, first_epoch=first_epoch)
             watched = None if self._seen is None else self._watched(self._seen)
 
     def _passed(self, indices: Tensor) -> HeadGradients:

@@ -44,14 +44,17 @@ class BatchSchedule:
 
     index: NDArray[np.int64]
     coefficient: NDArray[np.float32]
+    watch: bool = False  # whether its samples' gradients are to be handed back
+    first_epoch: int = 0  # steps from the beginning whose losses are to be noted
 
 
 def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generator) -> BatchSchedule:
     """Shuffle ``samples`` anew for every epoch and cut them into batches."""
-    size = len(samples.indices)
+    size, weights = len(samples.indices), samples.weights
+    total = weights.sum() if samples.total is None else samples.total
     if samples.weighting is Weighting.PROPORTIONAL:
-        chances = samples.weights / samples.weights.sum()
-        order = generator.choice(size, size=(epochs, size), p=chances)
+        order = generator.choice(size, size=(epochs, size), p=weights / weights.sum())
+        weights, total = np.ones(size), size  # who weighs more is drawn more often
     else:
         order = generator.permuted(np.tile(np.arange(size), (epochs, 1)), axis=1)
     steps = -(-size // batch_size)
@@ -60,18 +63,12 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     padded = np.zeros((epochs, room), np.int64)
     padded[:, :size] = order
     order = padded.reshape(shape)
-    real = (np.arange(room) < size).reshape(shape[1:])  # of one epoch, as the next two
-    batch_sizes = real.sum(axis=1, keepdims=True)
-    each = np.where(real, 1.0 / batch_sizes, 0.0)
-    if samples.weighting is Weighting.PROPORTIONAL:
-        coefficient = np.broadcast_to(each, shape)
-    elif samples.weighting is Weighting.NORMALISED:
-        weights = np.where(real, samples.weights[order], 0.0)
-        coefficient = weights / weights.sum(axis=2, keepdims=True)
+    real = (np.arange(room) < size).reshape(shape[1:])  # of one epoch
+    coefficient = np.where(real, weights[order], 0.0)
+    if samples.weighting is Weighting.NORMALISED:
+        coefficient /= coefficient.sum(axis=2, keepdims=True)
     else:
-        total = samples.weights.sum() if samples.total is None else samples.total
-        scaled = size / total * samples.weights[order] / batch_sizes
-        coefficient = np.where(real, scaled, 0.0)
+        coefficient = size / total * coefficient / real.sum(axis=1, keepdims=True)
     coefficient = coefficient.astype(np.float32).reshape(-1, batch_size)
     return BatchSchedule(samples.indices[order].reshape(-1, batch_size), coefficient)
 

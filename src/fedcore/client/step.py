@@ -41,34 +41,24 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """An optimiser and what it remembers of K clients: u and v [K, ...] in order, and t [K]."""
+    """An optimiser and what it remembers of K clients: u, then v [K, ...] in order, and t [K]."""
 
     how: TrainingSettings
-    first: list[Tensor]
-    second: list[Tensor]
-    steps: Tensor
+    tensors: list[Tensor]  # a row per client; without u or v where there is none
 
     @classmethod
     def blank(cls, how: TrainingSettings, stack: Stack) -> Self | None:
         """That of clients who have taken no step; None for plain SGD, which needs none."""
         if how.plain:
             return None
-        like = next(iter(stack.values()))
-        steps = torch.zeros(len(like), dtype=torch.float64, device=like.device)
-        first, second = (
-            [torch.zeros_like(value) for value in stack.values() if needed]
-            for needed in (how.adam or how.momentum > 0, how.adam)
-        )
-        return cls(how, first, second, steps)
-
-    def tensors(self) -> list[Tensor]:
-        """All that is remembered, a row per client."""
-        return [*self.first, *self.second, self.steps]
+        values = list(stack.values())
+        moments = values * (2 if how.adam else int(how.momentum > 0))
+        steps = values[0].new_zeros(len(values[0]), dtype=torch.float64)
+        return cls(how, [*map(torch.zeros_like, moments), steps])
 
     def until(self, width: int) -> Self:
         """Views of what is remembered of the first clients."""
-        first, second = ([value[:width] for value in all_] for all_ in (self.first, self.second))
-        return type(self)(self.how, first, second, self.steps[:width])
+        return type(self)(self.how, [value[:width] for value in self.tensors])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +118,8 @@ def _gradients(
     coefficient = batch.coefficient.flatten()
     probe = None
     if width is not None:
-        like, rows = next(iter(leaves.values())), batch.coefficient.shape
-        probe = torch.zeros(*rows, width, dtype=like.dtype, device=like.device, requires_grad=True)
+        like, shape = next(iter(leaves.values())), (*batch.coefficient.shape, width)
+        probe = like.new_zeros(shape, requires_grad=True)
     scores, inputs = form(leaves, batch.x, probe)
     y = batch.y
     losses = loss(scores, y) if loss else sample_losses(scores.flatten(0, -2), y.flatten())
@@ -180,10 +170,11 @@ def _optimised(
         trained, decay = rule.trained or {}, active * how.weight_decay
         named = zip(found, stack.items(), strict=True)
         found = [_plus(d, decay * trained.get(name, 1.0), w) for d, (name, w) in named]
-    first, second = memory.first, memory.second
+    *moments, steps = memory.tensors
+    first, second = moments[: len(found)], moments[len(found) :]
     if how.adam:
-        memory.steps.add_(active)
-        t = memory.steps.clamp(min=1)  # of who has not begun, to divide by
+        steps.add_(active)
+        t = steps.clamp(min=1)  # of who has not begun, to divide by
         _remember(first, found, BETAS[0], 1 - BETAS[0], active)
         _remember(second, [d * d for d in found], BETAS[1], 1 - BETAS[1], active)
         gain, root = active / (1 - BETAS[0] ** t), (1 - BETAS[1] ** t).sqrt()

@@ -32,18 +32,14 @@ class BlockwiseExecutor:
         self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)
         self.memory, self.selection = self._coresets.losses, self._coresets.time
-        self._workers: ThreadPoolExecutor | None = None
+        self.expect = self._coresets.expect
+        self._workers = ThreadPoolExecutor(threads)  # which begin when they are needed
         self._own = threading.local()
-
-    def expect(self, assignments: Sequence[Assignment]) -> None:
-        """Begin to choose the coresets that these will need, where inputs alone decide."""
-        self._coresets.expect(assignments)
 
     def close(self) -> None:
         """Drop the blocks that no thread has begun, and the coresets likewise."""
         self._coresets.close()
-        if self._workers is not None:
-            self._workers.shutdown(wait=False, cancel_futures=True)
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; blocks and threads never change a result."""
@@ -75,8 +71,6 @@ class BlockwiseExecutor:
             return self._train(params, block)
 
         before = torch.get_num_threads()
-        if self._workers is None:
-            self._workers = ThreadPoolExecutor(self._threads)
         try:
             return list(self._workers.map(train, blocks))
         finally:

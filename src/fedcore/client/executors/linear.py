@@ -121,13 +121,13 @@ class LinearExecutor(BlockwiseExecutor):
         while (now := job.next(views, seen)) is not None:
             if isinstance(now, Rest):
                 continue  # there is nobody else to train
-            room, steps = (len(x), len(now.tape.index)) if now.watch else (0, now.first_epoch)
+            room, steps = (len(x), len(now.index)) if now.watch else (0, now.first_epoch)
             shapes = (room, int(chain[-1, 1])), (room, int(chain[-1, 0])), room
             residuals, inputs, losses = (np.empty(shape, np.float32) for shape in shapes)
-            tape = x, y, now.tape.index, np.ascontiguousarray(now.tape.coefficient)
+            tape = x, y, now.index, np.ascontiguousarray(now.coefficient)
             sums, found = np.zeros(2), (residuals, inputs, losses)
             train_chain(w, chain, tape, rule, (steps, *left), (*found, sums))
             if now.first_epoch:
-                job.note_losses(torch.from_numpy(sums))
+                job.noted.append(torch.from_numpy(sums))
             seen = HeadGradients(*map(torch.from_numpy, found)) if now.watch else None
         return job.answer({name: view.to(params[name].device) for name, view in views.items()})

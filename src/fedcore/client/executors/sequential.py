@@ -55,7 +55,7 @@ def train_plainly(
         if isinstance(now, Rest):
             continue  # there is nobody else to train
         losses, parts, order = [], [], []
-        for index, coefficient in zip(now.tape.index, now.tape.coefficient, strict=True):
+        for index, coefficient in zip(now.index, now.coefficient, strict=True):
             real = coefficient > 0  # the rest is padding
             if may_step is not None and not may_step(int(real.sum())):
                 return job.answer(params)
@@ -67,7 +67,7 @@ def train_plainly(
             order.append(chosen)
             parts += [] if part is None else [part]
         if now.first_epoch:
-            job.note_losses(loss_sums(torch.cat(losses[: now.first_epoch])))
+            job.noted.append(loss_sums(torch.cat(losses[: now.first_epoch])))
         # One epoch on everything meets every sample once: put the rows back in sample order.
         seen = HeadGradients.gather(parts, torch.cat(order)) if parts else None
     return job.answer(params)

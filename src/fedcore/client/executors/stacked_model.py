@@ -86,11 +86,10 @@ def bytes_of_a_step(
     like = next(iter(params.values()))
     probe = like.new_zeros(clients, batch_size, task.head_width).requires_grad_()
     gpus = [device] if device.type == "cuda" else []
-    kept = 0
+    kept = []
 
     def count(saved: Tensor) -> Tensor:
-        nonlocal kept
-        kept += saved.numel() * saved.element_size()
+        kept.append(saved.nbytes)
         return saved
 
     try:
@@ -108,8 +107,8 @@ def bytes_of_a_step(
     tolerance = TOLERANCE[device.type] * (float(expected.abs().max()) + 1e-6)
     if not torch.allclose(scores[:, : len(real)], expected, rtol=0, atol=tolerance):
         return None
-    own = sum(value.numel() * value.element_size() for value in params.values())
-    return kept // clients + 3 * own  # the parameters, their gradients, and a copy on the move
+    own = sum(value.nbytes for value in params.values())
+    return sum(kept) // clients + 3 * own  # the parameters, their gradients, and a copy on the move
 
 
 def _random_state(device: torch.device) -> Tensor:

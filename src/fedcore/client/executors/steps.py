@@ -9,7 +9,7 @@ stay where they are.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,8 +61,7 @@ class Pool:
         self.generation += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Tape:
+class Tape(NamedTuple):
     """In main memory, for K slots: rows of the pool, and those to note losses in, [steps, 2, K, B];
     coefficients [steps, K, B]. The row behind the last is of nobody.
     """
@@ -100,7 +99,7 @@ class Steps:
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
         self._shift: dict[str, Tensor] = {}
-        self._scale = self._mu = self._trained = torch.empty(0)
+        self._own = torch.empty(0)  # a row a slot: s, μ, and 1 for every parameter that is trained
         self._remembered: Memory | None = None
         # Whether anybody has a scale, a pull, a shift, frozen layers
         self._kind = (False, False, False, False)
@@ -109,14 +108,16 @@ class Steps:
 
     def start(self, params: Params, assignments: Sequence[Assignment]) -> None:
         """Put a copy of the global model, and what each client's rule has of its own, in slots."""
-        scales = [one.plan.step_scale for one in assignments]
-        pulls = [one.plan.prox_mu for one in assignments]
-        shifts = [one.shift for one in assignments]
-        shares = [one.plan.trained_share for one in assignments]
+        shifts, own = [one.shift for one in assignments], []
+        for plan in (one.plan for one in assignments):
+            share = plan.trained_share
+            trained = params if share == 1 else trained_names(params, share)
+            own.append([plan.step_scale, plan.prox_mu, *(name in trained for name in params)])
+        scales, pulls, *kept = zip(*own, strict=True)
         given = any(one is not None for one in shifts)
-        self._kind = (set(scales) != {1.0}, any(pulls), given, min(shares) < 1)
+        self._kind = (set(scales) != {1.0}, any(pulls), given, not all(map(all, kept)))
         self.width = rounded_up(len(assignments)) if self._record else len(assignments)
-        self._reserve(params, shifted=self._kind[2])
+        self._reserve(params)
         if self._settings.schedule is not None:
             rate = self._settings.learning_rate_at(assignments[0].base_version)
             self._rate = self._rate.fill_(rate) if isinstance(self._rate, Tensor) else rate
@@ -124,14 +125,9 @@ class Steps:
         for name, value in params.items():
             self._anchor[name].copy_(value)
             self._stack[name][: self.width] = self._anchor[name]
-        for value in () if self._remembered is None else self._remembered.tensors():
+        for value in () if self._remembered is None else self._remembered.tensors:
             value.zero_()
-        self._scale[: len(scales)] = torch.tensor(scales, dtype=torch.float64)
-        self._mu[: len(pulls)] = torch.tensor(pulls, dtype=torch.float64)
-        if self._kind[3]:
-            rows = [params if share == 1 else trained_names(params, share) for share in shares]
-            mask = torch.tensor([[float(name in row) for name in params] for row in rows])
-            self._trained[: len(rows)] = mask
+        self._own[: len(own)] = torch.tensor(own, dtype=torch.float64)
         for name, stack in self._shift.items() if self._kind[2] else ():
             stack.zero_()
             for slot, one in enumerate(shifts):
@@ -151,9 +147,8 @@ class Steps:
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all clients but those; they move up in this order."""
         chosen = torch.tensor(slots, device=self._pool.device)
-        remembered = [] if self._remembered is None else self._remembered.tensors()
-        small = (self._scale, self._mu, self._trained)
-        for value in (*self._stack.values(), *self._shift.values(), *small, *remembered):
+        remembered = [] if self._remembered is None else self._remembered.tensors
+        for value in (*self._stack.values(), *self._shift.values(), self._own, *remembered):
             value[: len(slots)] = value[chosen]
         self.width = rounded_up(len(slots)) if self._record else len(slots)
 
@@ -175,7 +170,7 @@ class Steps:
         for rows, own in zip(tape.rows.to(device), tape.coefficient.to(device), strict=True):
             step(rows, own)
 
-    def _reserve(self, params: Params, *, shifted: bool) -> None:
+    def _reserve(self, params: Params) -> None:
         """Have room for as many slots as are asked for; what is recorded holds old addresses."""
         device, grow = self._pool.device, self._room < self.width
         self._room = room = max(self._room, self.width)
@@ -194,24 +189,23 @@ class Steps:
             self._anchor = {n: torch.empty_like(v, device=device) for n, v in params.items()}
             self._stack, self._shift = stacked(), {}
             self._remembered = Memory.blank(self._settings, self._stack)
-            self._scale = torch.ones(room, dtype=torch.float64, device=device)
-            self._mu = torch.zeros_like(self._scale)
-            self._trained = torch.ones(room, len(params), device=device)
-        if shifted and not self._shift:
+            self._own = torch.ones(room, 2 + len(params), dtype=torch.float64, device=device)
+        if self._kind[2] and not self._shift:
             self._shift = stacked()
 
     def _step(self, watch: int | None) -> Callable[[Tensor, Tensor], None]:
         """A step of the first clients on rows of the pool [2, K, B], with coefficients [K, B]."""
         width, (scaled, pulled, shifted, cut) = self.width, self._kind
         leaves = {n: v[:width].detach().requires_grad_() for n, v in self._stack.items()}
+        scale, pull, *trained = self._own[:width].unbind(1)
         rule = StepRule(
             self._rate,
-            self._mu[:width] if pulled else 0.0,
+            pull if pulled else 0.0,
             self._anchor,
-            self._scale[:width] if scaled else 1.0,
+            scale if scaled else 1.0,
             {n: v[:width] for n, v in self._shift.items()} if shifted else None,
             None if self._remembered is None else self._remembered.until(width),
-            dict(zip(leaves, self._trained[:width].unbind(1), strict=True)) if cut else None,
+            dict(zip(leaves, trained, strict=True)) if cut else None,
         )
 
         def step(rows: Tensor, coefficient: Tensor) -> None:

@@ -15,14 +15,14 @@ from fedcore.client.coresets import Clients, Coresets
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
-from fedcore.client.job import LOOK_CHUNK, Job, Rest, Train, loss_sums
+from fedcore.client.job import LOOK_CHUNK, Job, Rest, loss_sums
 from fedcore.client.schedule import BatchSchedule
 from fedcore.coreset.proxies import HeadGradients, head_gradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
 CROWD = 0.75  # compact when fewer than this share of the slots are still at work
-NOTHING = Train(BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)), False, 0)
+NOTHING = BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 
 
 class VectorisedExecutor(BlockwiseExecutor):
@@ -67,15 +67,16 @@ class _Client:
     """A job in a slot: how far it is on its tape, how long it rests."""
 
     job: Job
+    slot: int
     rows: slice  # of its samples in the pool
-    train: Train = NOTHING
-    position: int = 0
-    rest: int = 0  # steps of the others until it goes on
+    tape: BatchSchedule = NOTHING
+    position: int = 0  # below 0: so many steps of the others until it goes on
+    trained: Params = field(default_factory=dict)  # where it ended
 
     @property
     def remaining(self) -> int:
-        """Steps left on the present tape."""
-        return len(self.train.tape.index) - self.position
+        """Steps left on the present tape, or of rest."""
+        return len(self.tape.index) - self.position
 
 
 @dataclass(slots=True)
@@ -87,7 +88,6 @@ class Block:
     coresets: Coresets
     pool: Pool
     steps: Steps
-    _slots: list[_Client | None] = field(default_factory=list, init=False)
 
     def train(
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
@@ -95,33 +95,29 @@ class Block:
         """Train every assignment from ``params``; answers lie where those do."""
         placed = self.pool.fill(data, [assignment.client_id for assignment in assignments])
         clients = [
-            _Client(Job(assignment, self.task, own, self.settings, self.coresets), rows)
-            for assignment, (rows, own) in zip(assignments, placed, strict=True)
+            _Client(Job(assignment, self.task, own, self.settings, self.coresets), slot, rows)
+            for slot, (assignment, (rows, own)) in enumerate(zip(assignments, placed, strict=True))
         ]
-        self._slots = list(clients)
+        present, slots = clients, len(clients)
         self.steps.start(params, assignments)
         self._look([one for one in clients if one.job.assignment.plan.phases[0].forward_price])
-        trained: dict[int, Params] = {}
         while True:
-            ended = [
-                (slot, client)
-                for slot, client in enumerate(self._slots)
-                if client is not None and not self._is_busy(slot, client)
-            ]
-            slots = [slot for slot, _ in ended]
-            copies = self.steps.copies_of(slots, like=params) if slots else []
-            for (slot, client), copy in zip(ended, copies, strict=True):
-                trained[id(client)], self._slots[slot] = copy, None
-            present = [client for client in self._slots if client is not None]
+            ended = [client for client in present if not self._is_busy(client)]
+            if ended:
+                copies = self.steps.copies_of([client.slot for client in ended], like=params)
+                for client, copy in zip(ended, copies, strict=True):
+                    client.trained = copy
+                present = [client for client in present if not client.trained]
             if not present:
                 met = self.steps.met.cpu()  # at the end: the next tape would wait for it
                 for client in clients:
-                    client.job.note_losses(loss_sums(met[client.rows]))
-                return [client.job.answer(trained[id(client)]) for client in clients]
-            if len(present) <= CROWD * len(self._slots):
-                kept = [slot for slot, client in enumerate(self._slots) if client is not None]
-                self.steps.keep(kept)
-                self._slots = [self._slots[slot] for slot in kept]
+                    client.job.noted.append(loss_sums(met[client.rows]))
+                return [client.job.answer(client.trained) for client in clients]
+            if len(present) <= CROWD * slots:
+                self.steps.keep([client.slot for client in present])
+                slots = len(present)
+                for slot, client in enumerate(present):
+                    client.slot = slot
             self._run(present)
 
     def _look(self, clients: Sequence[_Client]) -> None:
@@ -137,31 +133,28 @@ class Block:
         for client, *own in zip(clients, *parts, strict=True):
             client.job.looked = HeadGradients(*own)
 
-    def _is_busy(self, slot: int, client: _Client) -> bool:
+    def _is_busy(self, client: _Client) -> bool:
         """Whether a client has steps to take or to rest; one at the end of its tape goes on."""
-        if client.remaining or client.rest:
+        if client.remaining:
             return True
-        seen = self.steps.seen(client.rows, self.task.head_width) if client.train.watch else None
-        now = client.job.next(self.steps.params_of(slot), seen)
-        client.train, client.position = now if isinstance(now, Train) else NOTHING, 0
-        client.rest = now.steps if isinstance(now, Rest) else 0
+        seen = self.steps.seen(client.rows, self.task.head_width) if client.tape.watch else None
+        now = client.job.next(self.steps.params_of(client.slot), seen)
+        client.tape = now if isinstance(now, BatchSchedule) else NOTHING
+        client.position = -now if isinstance(now, Rest) else 0
         return now is not None
 
     def _run(self, present: Sequence[_Client]) -> None:
         """Step until the first client comes to the end of its tape or of its rest."""
-        count = min(client.remaining or client.rest for client in present)
-        watching = any(client.train.watch for client in present if client.remaining)
-        if any(client.remaining for client in present):
+        count = min(client.remaining for client in present)
+        watching = any(client.tape.watch for client in present)
+        if any(client.position >= 0 for client in present):
             count = min(count, LONGEST_RUN)
-            self._step(count, self.task.head_width if watching else None)
+            self._step(present, count, self.task.head_width if watching else None)
         # Where nobody has anything to do, the first to end its rest need not wait for steps.
         for client in present:
-            if client.remaining:
-                client.position += count
-            else:
-                client.rest -= count
+            client.position += count
 
-    def _step(self, count: int, watch: int | None) -> None:
+    def _step(self, present: Sequence[_Client], count: int, watch: int | None) -> None:
         """Take ``count`` steps with everybody who has a tape; who has none sees its own sample.
 
         Another's might overflow, and 0 · NaN is NaN.
@@ -171,16 +164,15 @@ class Block:
         rows = np.zeros((count, 2, self.steps.width, batch), np.int64)
         rows[:, 1] = len(self.pool.x)
         order = np.arange(count * batch).reshape(count, batch)
-        for slot, client in enumerate(self._slots):
-            if client is None:
-                continue
+        for client in present:
+            slot = client.slot
             rows[:, 0, slot] = client.rows.start
-            if client.remaining:
+            if client.position >= 0:
                 coming = slice(client.position, client.position + count)
-                coefficient[:, slot] = own = client.train.tape.coefficient[coming]
-                rows[:, 0, slot] += client.train.tape.index[coming]
+                coefficient[:, slot] = own = client.tape.coefficient[coming]
+                rows[:, 0, slot] += client.tape.index[coming]
                 # The j-th loss of an epoch has the j-th row: a draw may hold a sample twice.
-                early = slice(max(0, client.train.first_epoch - client.position))
+                early = slice(max(0, client.tape.first_epoch - client.position))
                 place = client.rows.start + client.position * batch + order[early]
                 rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
         self.steps.run(Tape(torch.from_numpy(rows), torch.from_numpy(coefficient)), watch)

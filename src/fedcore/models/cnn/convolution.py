@@ -80,9 +80,8 @@ class Fused(Function):
         x, kernel = ctx.saved_tensors
         clients, size, _, channels, maps = kernel.shape
         slopes = gradients[0].contiguous()
-        inputs = None
-        if ctx.needs_input_grad[0]:
-            inputs = _correlated(slopes, kernel, None, turned=True)
+        asked = ctx.needs_input_grad[0]
+        inputs = _correlated(slopes, kernel, None, turned=True) if asked else None
         sizes, columns = _sizes(x, maps, size), -(-size * size * channels // COLUMNS)
         parts = min(max(PROGRAMS // (columns * clients), 1), PARTS)
         share = -(-sizes["PIXELS"] // (parts * HOW["DEPTH"])) * HOW["DEPTH"]
