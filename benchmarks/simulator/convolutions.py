@@ -57,10 +57,10 @@ def measure(clients: int, side: int, channels: int, maps: int) -> dict[str, Any]
     asked = [leaf.requires_grad_() for leaf in leaves[channels == 1 :]]
     row: dict[str, Any] = {"clients": clients, "side": side, "channels": channels, "maps": maps}
     found = []
-    for name, way in (("plain", convolution._Plain), ("kernels", convolution.Fused)):
+    for name, way in (("plain", convolution.plain), ("kernels", convolution.Fused.apply)):
 
         def run(way: Any = way) -> Any:
-            images = way.apply(*leaves)
+            images = way(*leaves)
             return torch.autograd.grad(images, asked, grad_outputs=images.detach())
 
         found.append(run())

@@ -52,6 +52,17 @@ def test_what_was_written_is_in_order_and_has_all_that_can_happen(written):
     assert any(row.get("staleness") for row in rows)
 
 
+def test_rounds_in_which_nobody_works_yet_are_nothing_wrong(tmp_path):
+    """Of six clients one is drawn; where it is slow, FedAvg-DS has nothing to send."""
+    data = {"clients": 6, "dimension": 3}
+    given = {"clients_per_round": 1, "rounds": 8, "stragglers": (80.0,), "data": data}
+    run_grid(Experiment(strategies=("fedavg-ds",), seed=(0, 1, 2), **given), tmp_path / "job")
+    first = [row for row in lines_of(tmp_path / "job", "rounds.jsonl") if row["round"] == 1]
+    assert {row["round_time"] for row in first} == {0.0}
+    assert any(row["event"] == "sent" for row in lines_of(tmp_path / "job"))
+    assert verify(tmp_path / "job")[0] == []
+
+
 def test_runs_end_at_the_same_time(written):
     runs = {}
     for row in lines_of(written, "rounds.jsonl"):

@@ -33,7 +33,7 @@ class _Run:
     working: dict[int, _Job] = field(default_factory=dict)  # by client
     rounds: dict[int, list[tuple[Event, _Job]]] = field(default_factory=lambda: defaultdict(list))
     now: float = 0.0  # the last event
-    end: float = 0.0  # of the last round
+    passed: float = 0.0  # deadlines until the end of the last round
     unit: float = 0.0  # seconds of the run's deadline; 0: not known yet
 
     def take(self, event: Event) -> Iterator[str]:
@@ -79,13 +79,14 @@ class _Run:
         units = {event["deadline"] / own for event, _ in events if event["event"] == "sent"}
         if not all(math.isclose(unit, self.unit or unit) for unit in units):
             yield f"its deadline is {own:g}, but its jobs have another"
-        self.unit = deadline = self.unit or next(iter(units), 1.0)
-        self.end += row["round_time"] * deadline
+        self.unit = deadline = self.unit or next(iter(units), 0.0)  # before anybody works: any
+        self.passed += row["round_time"]
+        end = self.passed * deadline
         for event, _ in events:
-            last = self.end if event["event"] == "merged" else 0.0
-            if not (_in_order(last, event["time"]) and _in_order(event["time"], self.end)):
+            last = end if event["event"] == "merged" else 0.0
+            if not (_in_order(last, event["time"]) and _in_order(event["time"], end)):
                 what = f"a client is {event['event']} at {event['time']:g}"
-                yield f"the round ends at {self.end:g}, but {what}"
+                yield f"the round ends at {end:g}, but {what}"
         ends = [(event, job) for event, job in events if event is job.ended]
         ended = ((event, job, WASTED.get(event["event"], "")) for event, job in ends)
         found = sorted((e["client"], j.sent["work"], why, j.spent) for e, j, why in ended)

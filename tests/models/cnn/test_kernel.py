@@ -35,12 +35,12 @@ def test_images_and_gradients_are_those_of_patches(
         leaf(clients, maps, channels, size, size),
         leaf(clients, maps),
     ]
-    ways = convolution._Plain, convolution.Fused
-    plain, ours = (way.apply(*leaves) for way in ways)
+    ways = convolution.plain, convolution.Fused.apply
+    plain, ours = (way(*leaves) for way in ways)
     assert (ours - plain).norm() <= 2e-6 * plain.norm()
     if channels < 16:  # of images themselves, whose slopes nobody asks for
         leaves[0] = leaves[0].detach()
-        plain, ours = (way.apply(*leaves) for way in ways)
+        plain, ours = (way(*leaves) for way in ways)
     asked = [one for one in leaves if one.requires_grad]
     slopes = torch.randn(plain.shape, generator=draw).to(DEVICE)
     expected, found = (torch.autograd.grad((y * slopes).sum(), asked) for y in (plain, ours))

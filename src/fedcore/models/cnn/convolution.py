@@ -28,42 +28,21 @@ FEW = 2  # clients at most whose patches are sooner written out
 
 def patches(x: Tensor, size: int) -> Tensor:
     """Neighbourhoods [K, B·H·W, size·size·C] of every pixel of images [K, B, H, W, C]."""
-    clients, batch, height, width, channels = x.shape
     half = size // 2
     padded = functional.pad(x, (0, 0, half, half, half, half))
-    client, image, row, pixel, _ = padded.stride()
-    shape = (clients, batch, height, width, size, size * channels)
-    view = padded.as_strided(shape, (client, image, row, pixel, row, 1))
-    return view.reshape(clients, batch * height * width, size * size * channels)
+    view = padded.unfold(2, size, 1).unfold(3, size, 1)  # [K, B, H, W, C, size, size]
+    return view.permute(0, 1, 2, 3, 5, 6, 4).reshape(len(x), x[0, ..., 0].numel(), -1)
 
 
-class _Plain(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        clients, maps, _, size, _ = weight.shape
-        columns = patches(x, size)
-        kernel = weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, maps)
-        ctx.save_for_backward(columns, weight)
-        ctx.shape = x.shape
-        return torch.baddbmm(bias[:, None], columns, kernel).view(*x.shape[:-1], maps)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        columns, weight = ctx.saved_tensors
-        clients, maps, channels, size, _ = weight.shape
-        images = gradients[0].contiguous()  # [K, B, H, W, O]
-        slopes = images.view(clients, -1, maps)
-        kernels = torch.bmm(slopes.transpose(1, 2), columns)
-        kernels = kernels.view(clients, maps, size, size, channels).permute(0, 1, 4, 2, 3)
-        inputs = None
-        if ctx.needs_input_grad[0]:
-            turned = weight.flip(3, 4).permute(0, 3, 4, 1, 2).reshape(clients, -1, channels)
-            inputs = torch.bmm(patches(images, size), turned).view(ctx.shape)
-        return inputs, kernels.contiguous(), slopes.sum(1)
+def plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """By patches that are written out."""
+    clients, maps, _, size, _ = weight.shape
+    kernel = weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, maps)
+    return torch.baddbmm(bias[:, None], patches(x, size), kernel).view(*x.shape[:-1], maps)
 
 
 class Fused(Function):
-    """The same by kernels, for numbers of maps that are powers of two from 16 on."""
+    """By kernels, for numbers of maps that are powers of two from 16 on."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -112,8 +91,9 @@ def _sizes(x: Tensor, maps: int, size: int) -> dict[str, int]:
 def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Images [K, B, H, W, O] of images [K, B, H, W, C] and kernels [K, O, C, size, size]."""
     fits = x.is_cuda and x.dtype == torch.float32 and x.is_contiguous() and len(x) > FEW
-    fused = fits and kernels_work("CNN", _trial, x.device)
-    result: Tensor = (Fused if fused else _Plain).apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    if not (fits and kernels_work("CNN", _trial, x.device)):
+        return plain(x, weight, bias)
+    result: Tensor = Fused.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return result
 
 
