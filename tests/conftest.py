@@ -17,7 +17,6 @@ if not torch.cuda.is_available():
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
 
 from fedcore.sources import files
-from fedcore.sources import idx as idx_format
 from fedcore.types import ClientData
 
 CHECKOUT = Path(__file__).parents[1]
@@ -86,4 +85,6 @@ def image_source(image_files, tmp_path) -> tuple[files.Source, Path]:
             (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
         else:
             (folder / name).write_bytes(content)
-    return idx_format.source("tiny", digests, "http://127.0.0.1:9/none"), tmp_path / "data"
+    nowhere = "http://127.0.0.1:9/none"
+    own = (files.DataFile(n, *digests[n], (f"{nowhere}/{n}.gz",)) for n in digests)
+    return files.Source("tiny", tuple(own)), tmp_path / "data"

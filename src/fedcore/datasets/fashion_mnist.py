@@ -14,12 +14,8 @@ SEED = 0
 # The raw checksums are of what the published archives unpack to.
 SOURCE = _idx.source(
     "fashion-mnist",
-    {
-        "train-images-idx3-ubyte": (47_040_016, "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
-        "train-labels-idx1-ubyte": (60_008, "9018921c3c673c538a1fc5bad174d6f9"),
-        "t10k-images-idx3-ubyte": (7_840_016, "8181f5470baa50b63fa0f6fddb340f0a"),
-        "t10k-labels-idx1-ubyte": (10_008, "15d484375f8d13e6eb1aabb0c3f46965"),
-    },
+    "f4a8712d7a061bf5bd6d2ca38dc4d50a 9018921c3c673c538a1fc5bad174d6f9",
+    "8181f5470baa50b63fa0f6fddb340f0a 15d484375f8d13e6eb1aabb0c3f46965",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",
 )

@@ -18,12 +18,8 @@ SEED = 7992
 
 SOURCE = _idx.source(
     "mnist",
-    {
-        "train-images-idx3-ubyte": (47_040_016, "6bbc9ace898e44ae57da46a324031adb"),
-        "train-labels-idx1-ubyte": (60_008, "a25bea736e30d166cdddb491f175f624"),
-        "t10k-images-idx3-ubyte": (7_840_016, "2646ac647ad5339dbf082846283269ea"),
-        "t10k-labels-idx1-ubyte": (10_008, "27ae3e4e09519cfbb04c329615203637"),
-    },
+    "6bbc9ace898e44ae57da46a324031adb a25bea736e30d166cdddb491f175f624",
+    "2646ac647ad5339dbf082846283269ea 27ae3e4e09519cfbb04c329615203637",
     # The original page serves no files any more; these are the mirrors that libraries use.
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     "https://storage.googleapis.com/cvdf-datasets/mnist",

@@ -22,7 +22,7 @@ from fedcore.server.clock import Clock
 from fedcore.server.method import Action, Cohort, Draw, Sampler, Situation
 from fedcore.server.state import Job
 from fedcore.sim.world import build_sampler
-from fedcore.types import Assignment, ClientId, ClientProfile, LocalUpdate, Way
+from fedcore.types import ClientId, ClientProfile, LocalUpdate, Way
 
 if TYPE_CHECKING:
     from fedcore.flower.strategy import FedCore
@@ -92,9 +92,6 @@ class GridClock(Clock):
         """What the way, as measured, leaves of the deadline."""
         way = client.transfer_seconds(self.fleet.model_bytes)
         return max(0.0, (deadline or self.deadline) - way) * wire.SAFE
-
-    def expect(self, assignments: Sequence[Assignment]) -> None:
-        """Nodes prepare nothing."""
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out; if nobody was out at the merge, time begins now."""

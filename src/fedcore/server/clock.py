@@ -58,6 +58,7 @@ class Clock(Protocol):
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later; it changes the time, never an answer."""
+        return
 
 
 class Presence:

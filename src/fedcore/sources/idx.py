@@ -19,12 +19,16 @@ TRAIN_SHARE = 0.9
 
 Bytes = NDArray[np.uint8]
 Rows = NDArray[np.int64]
+FILES = {"train-images-idx3-ubyte": 47_040_016, "train-labels-idx1-ubyte": 60_008}  # bytes
+FILES |= {"t10k-images-idx3-ubyte": 7_840_016, "t10k-labels-idx1-ubyte": 10_008}
 
 
-def source(folder: str, digests: dict[str, tuple[int, str]], *origins: str) -> Source:
-    """The four files of a dataset in this format; ``digests`` are size and MD5, unpacked."""
-    urls = {name: tuple(f"{origin}/{name}.gz" for origin in origins) for name in digests}
-    return Source(folder, tuple(DataFile(name, *digests[name], urls[name]) for name in digests))
+def source(folder: str, train: str, test: str, *origins: str) -> Source:
+    """The files of a dataset of MNIST's size; two strings have the MD5s of what they unpack to."""
+    digests = dict(zip(FILES, f"{train} {test}".split(), strict=True))
+    urls = {name: tuple(f"{origin}/{name}.gz" for origin in origins) for name in FILES}
+    files = (DataFile(name, size, digests[name], urls[name]) for name, size in FILES.items())
+    return Source(folder, tuple(files))
 
 
 def load(

@@ -6,18 +6,14 @@ LSTM, which the authors use, has two biases a gate where the equations, and the 
 McMahan et al. and FedProx, have one (820,522); the function is the same.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from fedcore.errors import BadOption
-from fedcore.models.char_lstm.fused import fits, fused_lstm
+from fedcore.models.char_lstm.fused import LAYERS, UNITS, Layers, fits, fused_lstm
 from fedcore.stacked import Form, Stack, affine
 
 EMBEDDING = 8
-UNITS = 256
-LAYERS = 2
 
 
 class CharacterLstm(nn.Module):
@@ -67,12 +63,7 @@ def stacked_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor
     return scores if probe is None else scores + probe, last
 
 
-def plain_lstm(
-    x: Tensor,
-    input_weights: Sequence[Tensor],
-    hidden_weights: Sequence[Tensor],
-    biases: Sequence[Tensor],
-) -> Tensor:
+def plain_lstm(x: Tensor, input_weights: Layers, hidden_weights: Layers, biases: Layers) -> Tensor:
     """Last states [K, B, H] of a stack of layers, from zeros: the plain twin of ``fused_lstm``.
 
     With gates i, f, g, o of x W_ihᵀ + h W_hhᵀ + b in PyTorch's order, after their sigmoid or tanh,

@@ -14,6 +14,7 @@ from torch.autograd import Function
 
 from fedcore.stacked import kernels_work
 
+Layers = Sequence[Tensor]
 # As in cluster.cu; bytes are those of its forward kernel, the larger one.
 LAYERS, UNITS, SAMPLES, BLOCKS, THREADS, SHARED = 2, 256, 8, 16, 512, 118_784
 CLUSTERS_ABOVE_EIGHT = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -75,12 +76,7 @@ def _kernel(name: str, device: torch.device) -> Any:
     return run
 
 
-def fused_lstm(
-    x: Tensor,
-    input_weights: Sequence[Tensor],
-    hidden_weights: Sequence[Tensor],
-    biases: Sequence[Tensor],
-) -> Tensor:
+def fused_lstm(x: Tensor, input_weights: Layers, hidden_weights: Layers, biases: Layers) -> Tensor:
     """Last states [K, B, H] for x [K, T, B, I], weights [K, 4H, I or H], biases [K, 4H] a layer."""
     first, to_input = input_weights
     to_hidden, bias = torch.stack(list(hidden_weights)), torch.stack(list(biases))
