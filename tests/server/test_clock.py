@@ -192,6 +192,15 @@ def test_a_budget_ends_a_run_in_the_middle_of_a_round():
     assert [c.wasted for c in last.clients] == [None, Waste.CANCELLED]
 
 
+def test_who_would_answer_after_the_end_is_not_trained():
+    """Client 0 answers after 100 seconds of 150, client 1 would after 200."""
+    server = serve(budget=150.0, merges=9)
+    (only,) = server.run(START)
+    assert only.cut
+    assert server.clock.executor.asked == [0]
+    assert ("cancelled", 1, 150.0) in kinds(only)
+
+
 def test_a_merge_at_the_very_end_of_the_budget_counts():
     rounds = list(serve(budget=400.0, merges=9).run(START))
     assert [(merged.seconds, merged.cut) for merged in rounds] == [

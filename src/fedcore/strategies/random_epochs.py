@@ -9,8 +9,10 @@ Source: Okanovic et al., "Repeated Random Sampling for Minimizing the Time-to-Ac
 ICLR 2024, which does so without clients. Defaults: none.
 """
 
-from functools import partial
-
+from fedcore.server.method import Strategy
 from fedcore.strategies.random_subset import on_subsets
 
-build = partial(on_subsets, "uniform-plain", True)  # one phase an epoch, each with its own draw
+
+def build(*, aggregation: str = "mean") -> Strategy:
+    """One phase an epoch, so that each has a draw of its own."""
+    return on_subsets("uniform-plain", aggregation, redraw=True)

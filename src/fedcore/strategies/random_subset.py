@@ -9,8 +9,6 @@ Where n is 0, one sample is trained for the epochs that fit. Choosing costs noth
 Source: folklore, which the papers of FedCore and FedBalancer do not compare with. Defaults: none.
 """
 
-from functools import partial
-
 from fedcore.coreset.proxies import NONE
 from fedcore.deadline import coreset_budget, full_set_fits
 from fedcore.server.merge import aggregation as by_name
@@ -18,7 +16,12 @@ from fedcore.server.method import Strategy
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
 
 
-def on_subsets(selector: str, redraw: bool = False, /, *, aggregation: str = "mean") -> Strategy:
+def build(*, aggregation: str = "mean") -> Strategy:
+    """One draw a round."""
+    return on_subsets("uniform-plain", aggregation)
+
+
+def on_subsets(selector: str, aggregation: str, *, redraw: bool = False) -> Strategy:
     """A strategy whose slow clients train on what a selector draws: once, or anew every epoch."""
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
@@ -30,6 +33,3 @@ def on_subsets(selector: str, redraw: bool = False, /, *, aggregation: str = "me
         return LocalPlan(phases, Way.RANDOM_SUBSET) if budget else SIT_OUT
 
     return Strategy(plan, by_name(aggregation), keeps_deadline=True)
-
-
-build = partial(on_subsets, "uniform-plain")

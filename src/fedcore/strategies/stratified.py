@@ -9,8 +9,10 @@ Where there are fewer samples than classes, classes are left to chance.
 Source: textbook sampling theory (Neyman 1934, proportional allocation). Defaults: none.
 """
 
-from functools import partial
-
+from fedcore.server.method import Strategy
 from fedcore.strategies.random_subset import on_subsets
 
-build = partial(on_subsets, "stratified")
+
+def build(*, aggregation: str = "mean") -> Strategy:
+    """The selector of the same name does it."""
+    return on_subsets("stratified", aggregation)
