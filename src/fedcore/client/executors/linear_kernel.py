@@ -15,12 +15,13 @@ from fedcore.compiled import compiled_training
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
 Exact = NDArray[np.float64]
-# x [m, d], y [m], index and coefficient [steps, B]; of one step [B], times what all share
-Tape = tuple[Floats, Whole, Whole, Floats]
+Tape = tuple[Floats, Whole, Whole, Floats]  # x [m, d], y [m], index and coefficient [steps, B]
+Batch = tuple[Whole, Whole, Floats]  # y [m], and of a step: index, and s times coefficient [B]
 Rule = tuple[Floats, Floats, Floats, Exact]  # w_r, shift, -d and u, and η, μ, s, ρ, λ, N
 Seen = tuple[Floats, Floats, Floats, Exact]  # dL/da, z and L of every sample; Σ L, Σ L²
-# Each W [C, d], b [C] or empty, kind and leak of f; of a batch h [B, C], and f'(a) or r [B, C]
-Layers = list[tuple[Floats, Floats, int, np.float32, Floats, Floats]]
+# Each W [C, d], b [C] or empty, kind and leak of f; of a batch what enters [B, d], h [B, C], and
+# f'(a) or r [B, C]
+Layers = list[tuple[Floats, Floats, int, np.float32, Floats, Floats, Floats]]
 LEAKY, TANH, SIGMOID, SILU, GELU = range(5)
 ZERO, HALF, ONE = np.float32(0), np.float32(0.5), np.float32(1)
 ROOT, DENSITY = np.float32(math.sqrt(0.5)), np.float32(math.sqrt(0.5 / math.pi))
@@ -42,29 +43,25 @@ def _activated(kind: int, a: np.float32) -> tuple[np.float32, np.float32]:
 @compiled_training
 def _layers(flat: Floats, chain: Floats, batch: int) -> Layers:
     """Views of ``flat``, and room for a batch."""
-    layers, at = [], 0
+    layers, at, entered = [], 0, np.empty((batch, int(chain[0, 0])), np.float32)
     for k in range(len(chain)):
         inputs, outputs = int(chain[k, 0]), int(chain[k, 1])
         end, room = at + inputs * outputs, np.empty((2, batch, outputs), np.float32)
         weight, bias = flat[at:end].reshape(outputs, inputs), flat[end : end + int(chain[k, 2])]
-        layers.append((weight, bias, int(chain[k, 3]), chain[k, 4], room[0], room[1]))
-        at = end + len(bias)
+        layers.append((weight, bias, int(chain[k, 3]), chain[k, 4], entered, room[0], room[1]))
+        at, entered = end + len(bias), room[0]
     return layers
 
 
 @compiled_training
-def _forward(layers: Layers, batch: Tape) -> None:
+def _forward(layers: Layers, count: int) -> None:
     """h and f'(a) of every layer."""
-    x, _, chosen, _ = batch
-    for k in range(len(layers)):
-        weight, bias, kind, leak, units, slopes = layers[k]
-        rows = layers[k - 1][4] if k else x
-        for j in range(len(chosen)):
-            row = rows[j if k else chosen[j]]
+    for weight, bias, kind, leak, entered, units, slopes in layers:
+        for j in range(count):
             for c in range(weight.shape[0]):
                 score = bias[c] if len(bias) else ZERO
                 for f in range(weight.shape[1]):
-                    score += weight[c, f] * row[f]
+                    score += weight[c, f] * entered[j, f]
                 units[j, c] = score
             for c in range(weight.shape[0] * (kind == LEAKY)):  # apart: so it is vectorised
                 slopes[j, c] = leak if units[j, c] <= 0 else ONE
@@ -74,9 +71,9 @@ def _forward(layers: Layers, batch: Tape) -> None:
 
 
 @compiled_training
-def _residuals(layers: Layers, batch: Tape, noted: bool, seen: Seen) -> None:
+def _residuals(layers: Layers, batch: Batch, noted: bool, seen: Seen) -> None:
     """r of the last layer, times coefficients; before that, where asked for, note all ``seen``."""
-    (x, y, chosen, coefficient), (_, _, _, _, units, slopes) = batch, layers[-1]
+    (y, chosen, coefficient), (_, _, _, _, entered, units, slopes) = batch, layers[-1]
     for j, sample in enumerate(chosen):
         scores, residual, label, mass = units[j], slopes[j], y[sample], ZERO
         top = scores.max()
@@ -91,20 +88,18 @@ def _residuals(layers: Layers, batch: Tape, noted: bool, seen: Seen) -> None:
             seen[3][0] += loss
             seen[3][1] += loss * loss
             if len(seen[2]):
-                seen[0][sample], seen[2][sample] = residual, loss
-                seen[1][sample] = layers[-2][4][j] if len(layers) > 1 else x[sample]
+                seen[0][sample], seen[1][sample], seen[2][sample] = residual, entered[j], loss
         for c in range(len(scores)):
             residual[c] *= coefficient[j]
 
 
 @compiled_training
-def _move(layers: Layers, targets: Layers, batch: Tape, first: int) -> None:
+def _move(layers: Layers, targets: Layers, count: int, first: int) -> None:
     """Down to layer ``first``: r of the layer below, then W ← W - Σ r h' and b ← b - Σ r."""
-    x, _, chosen, _ = batch
     for k in range(len(layers) - 1, first - 1, -1):
-        weight, moves, rows = layers[k][0], layers[k][5], layers[k - 1][4] if k else x
-        for j in range(len(chosen) * (k > first)):
-            carry, slopes = targets[k - 1][4][j], layers[k - 1][5][j]
+        weight, _, _, _, entered, _, moves = layers[k]
+        for j in range(count * (k > first)):
+            carry, slopes = targets[k - 1][5][j], layers[k - 1][6][j]
             carry[:] = 0
             for c in range(weight.shape[0]):
                 move = moves[j, c]
@@ -113,12 +108,11 @@ def _move(layers: Layers, targets: Layers, batch: Tape, first: int) -> None:
             for f in range(weight.shape[1]):
                 slopes[f] *= carry[f]
         weight, bias = targets[k][0], targets[k][1]
-        for j in range(len(chosen)):
-            row = rows[j if k else chosen[j]]
+        for j in range(count):
             for c in range(weight.shape[0]):
                 move = moves[j, c]
                 for f in range(weight.shape[1]):
-                    weight[c, f] -= move * row[f]
+                    weight[c, f] -= move * entered[j, f]
             for c in range(len(bias)):
                 bias[c] -= moves[j, c]
 
@@ -158,14 +152,16 @@ def train_chain(
         count = np.count_nonzero(coefficient[step])  # the rest is padding
         if count == 0:
             continue
-        batch = x, y, index[step, :count], scaled[step, :count]
-        _forward(layers, batch)
+        for j in range(count):
+            layers[0][4][j] = x[index[step, j]]
+        _forward(layers, count)
+        batch = y, index[step, :count], scaled[step, :count]
         _residuals(layers, batch, step < first_epoch, seen)
         if plain and pull > 0:
             for i in range(len(trained)):
                 trained[i] -= pull * (trained[i] - start[i])
         for i in range(len(added)):
             to[i] -= added[i]
-        _move(layers, targets, batch, first)
+        _move(layers, targets, count, first)
         if not plain:
             _optimise(trained, to, memory[1][begin:], start, numbers)
