@@ -149,7 +149,7 @@ def train_chain(
     added = np.float32(gain) * shift[begin:]
     layers, targets = _layers(w, chain, index.shape[1]), _layers(into, chain, index.shape[1])
     for step in range(len(index)):
-        count = np.count_nonzero(coefficient[step])  # the rest is padding
+        count = int(np.count_nonzero(coefficient[step]))  # the rest is padding
         if count == 0:
             continue
         for j in range(count):
