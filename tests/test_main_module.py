@@ -67,7 +67,7 @@ def test_the_package_alone_imports_nothing_heavy():
 def test_the_citation_names_this_version():
     from pathlib import Path
 
-    from fedcore.version import __version__
+    from fedcore import __version__
 
     cited = (Path(__file__).parents[1] / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in cited

@@ -6,6 +6,7 @@ interrupted, before torch is imported. ``__init__.pyi`` has them for type checke
 
 from importlib import import_module
 
+__version__ = "0.1.0"
 _PUBLIC = {
     "coreset.api": ("coreset_for", "select_coreset"),
     "coreset.estimator": ("CoresetSelector",),
@@ -22,11 +23,10 @@ _PUBLIC = {
         *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
         *("LocalUpdate", "Path", "Phase", "Way"),
     ),
-    "version": ("__version__",),
 }
 _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 # 'import *' needs no sklearn, and warns of nothing.
-__all__ = [name for name in _HOMES if name not in ("CoresetSelector", "Path")]
+__all__ = [name for name in ("__version__", *_HOMES) if name not in ("CoresetSelector", "Path")]
 
 
 def __getattr__(name: str) -> object:

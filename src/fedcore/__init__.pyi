@@ -22,7 +22,8 @@ from fedcore.types import (
     Phase,
     Way,
 )
-from fedcore.version import __version__
+
+__version__: str
 
 __all__ = [
     "SIT_OUT",

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcore import __version__
 from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, RunKey
 from fedcore.types import Params
 from fedcore.values import accuracies, convert, one_of
-from fedcore.version import __version__
 
 STEADY = 10  # the paper's accuracies are means over rounds from this one on
 

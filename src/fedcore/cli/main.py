@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from fedcore import plugins
+from fedcore import __version__, plugins
 from fedcore.cli import advise as _advise
 from fedcore.cli import folders as _folders
 from fedcore.cli import reproduce as _reproduce
@@ -25,7 +25,6 @@ from fedcore.report.tables import plain_console
 from fedcore.report.verify import verify as look
 from fedcore.sources.benchmark import benchmark_names, find
 from fedcore.values import read_option
-from fedcore.version import __version__
 
 _help = """Federated learning whose rounds end on time: slow clients train on coresets.
 
