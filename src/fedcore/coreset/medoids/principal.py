@@ -26,18 +26,12 @@ def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     that fill many dimensions stay as they are.
     """
     points = torch.from_numpy(rows)
-    if points.shape[1] <= LONG:
-        norms = points.square().sum(1)
-        rotated = points @ _directions(points).float()
-        return rotated[:, : _width(rotated, norms)].numpy()
-    basis = _span(points)
-    if basis is None:
+    inside = points if points.shape[1] <= LONG else _inside(points)
+    if inside is None:
         return rows
-    inside = points @ basis.float()
-    directions = _directions(inside)
-    rotated = inside @ directions.float()
-    width = _width(rotated, rotated.square().sum(1))
-    return (points @ (basis @ directions[:, :width]).float()).numpy()
+    norms = inside.square().sum(1)
+    rotated = inside @ _directions(inside).float()
+    return rotated[:, : _width(rotated, norms)].numpy()
 
 
 def _directions(points: Tensor) -> Tensor:
@@ -56,14 +50,14 @@ def _width(rotated: Tensor, norms: Tensor) -> int:
     return max(1, int((tails > allowed).any(0).sum()))
 
 
-def _span(points: Tensor) -> Tensor | None:
-    """Return an orthonormal basis [d, SPAN] of a space that all points lie in, if one is found."""
+def _inside(points: Tensor) -> Tensor | None:
+    """Return points in coordinates [n, SPAN] of a space that all lie in, if one is found."""
     draw, some = np.random.default_rng(SKETCH), points[:SAMPLE]
     mixed = torch.from_numpy(draw.standard_normal((SPAN, len(some)))).to(points)
     basis = torch.linalg.qr((mixed @ some).double().T).Q
     probes = torch.from_numpy(draw.standard_normal((points.shape[1], PROBES)))
     # ⟨x, g − B Bᵀg⟩ for random g: on average its square is that of what x has outside the basis.
     outside = probes - basis @ (basis.T @ probes)
-    left = (points @ outside.float()).square().mean(1)
+    inside, left = torch.split(points @ torch.hstack([basis, outside]).float(), [SPAN, PROBES], 1)
     allowed = (2 * IDLE * torch.linalg.vector_norm(points, dim=1)).square()
-    return basis if bool((left <= allowed).all()) else None
+    return inside if bool((left.square().mean(1) <= allowed).all()) else None
