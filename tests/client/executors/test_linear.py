@@ -279,3 +279,14 @@ def test_an_error_does_not_wait_for_the_clients_behind_it(build_client, monkeypa
     for worker in set(threading.enumerate()) - before:
         worker.join(20)
     assert len(trained) <= 2
+
+
+def test_a_client_with_more_columns_than_the_model_takes_is_refused_not_cut():
+    """As may come of clients that are loaded one by one."""
+    y = torch.zeros(4, dtype=torch.int64)
+    clients = {number: ClientData(torch.ones(4, 3 + number), y) for number in range(2)}
+    task = Task(LinearClassifier(3, 2))
+    executor = LinearExecutor(task, clients, TrainingSettings(0.1, 4))
+    told = Assignment(1, LocalPlan((Phase(1),), Way.FULL), 0, 0)
+    with pytest.raises(RuntimeError, match="4x4 and 3x2"):  # of which ``simulate`` makes a sentence
+        executor.run(task.initial_params(), [told])

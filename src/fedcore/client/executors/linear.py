@@ -117,6 +117,8 @@ class LinearExecutor(BlockwiseExecutor):
         rule = w.copy(), added, memory, numbers
         samples, labels = job.data.take(slice(None))
         x = samples.flatten(1).to("cpu", torch.float32).contiguous().numpy()
+        if x.shape[1] != chain[0, 0]:
+            return train_plainly(params, job)  # which says what is wrong with them
         y, seen = labels.to("cpu", torch.int64).numpy(), None
         while (now := job.next(views, seen)) is not None:
             if isinstance(now, Rest):
