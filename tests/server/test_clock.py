@@ -6,6 +6,8 @@ Two clients: 100 seconds a job, exactly on time, and 200.
 import pytest
 import torch
 
+from fedcore.cli.grid import run_grid
+from fedcore.config import Experiment
 from fedcore.records import Waste
 from fedcore.server.clock import Presence, VirtualClock
 from fedcore.server.loop import Server
@@ -199,6 +201,17 @@ def test_who_would_answer_after_the_end_is_not_trained():
     assert only.cut
     assert server.clock.executor.asked == [0]
     assert ("cancelled", 1, 150.0) in kinds(only)
+
+
+def test_a_budget_does_not_change_a_chained_round_before_it_ends():
+    """Who is left out would be missing where the next one begins."""
+    losses = []
+    for budget in (4.0, 40.0):  # the slowest answers in between
+        given = {"strategies": ("fedasync",), "stragglers": (30.0,), "clients_per_round": 6}
+        given |= {"data": {"clients": 12}, "first_round": "chained", "time_budget": budget}
+        (rounds,) = run_grid(Experiment(**given), None)[1].values()
+        losses.append(rounds[0].train_loss)
+    assert losses[0] == losses[1]
 
 
 def test_a_merge_at_the_very_end_of_the_budget_counts():

@@ -131,6 +131,7 @@ class VirtualClock(Clock):
     dropout: float = 0.0  # probability to lose a job
     budget: float = math.inf  # seconds of the run
     promised: bool = False  # that the strategy keeps the deadline
+    chained: bool = False  # whether answers go by one another: then all jobs are trained
     packed: float = 1.0  # bytes of an answer, in those that links are charged for (``compression``)
     _events: list[Event] = field(default_factory=list, init=False)
     _queue: list[Job] = field(default_factory=list, init=False)  # by arrival
@@ -261,10 +262,10 @@ class VirtualClock(Clock):
         return self.model_bytes if share == 1 else sent_bytes(job.base, share)
 
     def _train(self, version: int) -> None:
-        """Those of a version whose answers come before the run's time ends."""
+        """Those of a version whose answers come before the run's time ends, or are gone by."""
         left = self.budget - self.began
         waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]
-        due = [job for job in waiting if job.arrives <= left]
+        due = [job for job in waiting if self.chained or job.arrives <= left]
         jobs = [job for job in due if job.assignment.base_version == version]
         updates = self.executor.run(jobs[0].base, [job.assignment for job in jobs])
         trained = {job.sequence: own for job, own in zip(jobs, updates, strict=True)}

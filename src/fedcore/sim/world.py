@@ -109,13 +109,14 @@ def build_world(
     of = experiment.executor, federation.task, clients, training_of(experiment)
     plain = choose_executor(*of, threads=experiment.threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
-    executor = Simulated(plain, lazy, chained=experiment.first_round == "chained")
+    chained = experiment.first_round == "chained"
+    executor = Simulated(plain, lazy, chained=chained)
     executor.how = compression.read("compress", experiment.compress)
     sizes, sent = sizes_of(clients), federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
     asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
-    clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence)
+    clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence, chained=chained)
     clock.budget = experiment.time_budget * fleet.deadline or math.inf
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
     clock.packed = compression.upward_share(experiment.compress, sent)
