@@ -5,7 +5,6 @@ serves itself. Points are ordered by a hash of their contents: permuting the inp
 answer, but for which of *equal* points stands for them (the first). A seed gives one answer.
 """
 
-import functools
 import time
 from dataclasses import dataclass
 
@@ -122,15 +121,15 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
         from fedcore.coreset.medoids.kernels import add_keys
     else:
         from fedcore.coreset.medoids.plain import add_keys
-    factors = _factors(seed, *(values.shape[1] for values in rows), 1)
+    generator = np.random.default_rng([seed, *HASH])
     small = len(rows[0]) <= MOST_ROUNDED
     keys = np.zeros((3 if small else 1, len(rows[0])), np.int64)
-    for values, own in zip(rows, factors, strict=False):
-        add_keys(keys, values, own)
+    for values in rows:
+        add_keys(keys, values, _factors(generator, values.shape[1]))
     if labels is not None:
         # A label is one more column: its bits take part, its value is never computed with.
         label = labels.astype(np.int32)[:, None].view(np.float32)
-        add_keys(keys[-1:], label, factors[-1])
+        add_keys(keys[-1:], label, _factors(generator, 1))
         rows = [*rows, label]
     for shift, factor in MIXED:
         keys ^= keys >> shift
@@ -166,10 +165,8 @@ def _sorted(
     return order, fresh, bool(same.all())
 
 
-@functools.lru_cache(maxsize=64)  # of small tables, to draw them is a tenth of the time
-def _factors(seed: int, *widths: int) -> list[Indices]:
-    generator = np.random.default_rng([seed, *HASH])
-    return [generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1 for width in widths]
+def _factors(generator: np.random.Generator, width: int) -> Indices:
+    return generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1
 
 
 def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
