@@ -197,7 +197,8 @@ def nearness() -> str:
                     apart.append(f"{TITLES[strategy]} on {title} at {level} % {own}")
     return told(
         f"**Beside the paper.** FedCore by `authors-code-chained`, the first seed, the paper's "
-        f"figure in brackets: {'; '.join(columns)}. Mean rounds that are more than "
+        f"figure in brackets: {'; '.join(columns)}. Mean rounds, by "
+        f"`authors-code` where that is all there is, that are more than "
         f"{100 * CLOSE:.0f} % from the paper's: {'; '.join(apart)}. They go by which images and "
         f"which roles the clients have, and these were drawn without a seed."
     )

@@ -61,7 +61,8 @@ def _lstm_flops() -> float:
     return 3 * (80 * gates + _linear(256, 90))
 
 
-# A launch count is that of the kernels one captured step holds, on GPUs that have them all.
+# A launch count is that of the kernels one captured step holds, as ``check`` and, of the LSTM,
+# ``recurrence`` print it.
 # The CNN's clients have MNIST's mean of samples and the paper's epochs.
 WORKLOADS = (
     Workload("logistic", 100, 400, 3 * _linear(60, 10), 20, 40.0, 200.0, epochs=10),
