@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -26,8 +27,8 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import torch  # noqa: E402
 
-from benchmarks.deadlines.runs import arm, reference  # noqa: E402
-from benchmarks.deadlines.settings import ARMS, PARTS, SEEDS, SENDS, STRATEGIES  # noqa: E402
+from benchmarks.deadlines.runs import arm, over, reference  # noqa: E402
+from benchmarks.deadlines.settings import ARMS, FIXED, PARTS, SENDS, STRATEGIES  # noqa: E402
 from fedcore.history import environment  # noqa: E402
 
 
@@ -35,12 +36,31 @@ def done(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a file holds; it is made where it is not there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f"{path.name}.partial")
+        half = path.with_name(f"{path.name}.{os.getpid()}")  # pieces side by side may make the same
         half.write_text(json.dumps(make()) + "\n", encoding="utf-8")
         half.replace(path)
         print(f"{path}: done", flush=True)
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
+
+
+def piece(
+    out: Path, benchmark: str, strategy: str, seed: int, send: float, name: str, **machine: Any
+) -> dict[str, Any]:
+    """One run; with a fixed deadline the first link is trained for, and tells of the others."""
+    folder = out / benchmark
+    fedavg = partial(reference, benchmark, seed, **machine)
+    best = done(folder / f"fedavg-{seed}.json", fedavg)["accuracy"]
+
+    def make() -> dict[str, Any]:
+        if name in FIXED and send != SENDS[0]:
+            first = piece(out, benchmark, strategy, seed, SENDS[0], name, **machine)
+            known = over(first, SENDS[0], send, benchmark)
+            if known is not None:
+                return known
+        return arm(benchmark, strategy, seed, send, name, best, **machine)
+
+    return done(folder / strategy / str(seed) / f"{send:g}-{name}.json", make)
 
 
 def condense(benchmark: str, strategy: str, out: Path, results: Path) -> Path:
@@ -70,10 +90,10 @@ def condense(benchmark: str, strategy: str, out: Path, results: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--benchmark", choices=list(PARTS), default="synthetic-1-1")
-    parser.add_argument("--strategies", default=",".join(STRATEGIES))
+    parser.add_argument("--strategies", help="those of the benchmark, unless given; likewise below")
     parser.add_argument("--sends", default=",".join(f"{send:g}" for send in SENDS))
-    parser.add_argument("--arms", default=",".join(ARMS))
-    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--arms")
+    parser.add_argument("--seeds")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "deadlines")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--data-dir")
@@ -84,19 +104,15 @@ def main() -> None:
     torch.set_num_threads(1)
     machine = {"device": asked.device, "threads": asked.threads}
     machine |= {"data_dir": asked.data_dir} if asked.data_dir else {}
-    seeds, sends = map(int, asked.seeds.split(",")), map(float, asked.sends.split(","))
-    for name in (arms := asked.arms.split(",")):
+    part, sends = PARTS[asked.benchmark], map(float, asked.sends.split(","))
+    seeds = map(int, asked.seeds.split(",")) if asked.seeds else part.seeds
+    for name in (arms := asked.arms.split(",") if asked.arms else part.arms):
         if name not in ARMS:
             parser.error(f"arm {name!r} is not there; there are {', '.join(ARMS)}")
-    strategies = asked.strategies.split(",")
+    strategies = asked.strategies.split(",") if asked.strategies else part.strategies
     places = () if asked.condense else product(seeds, sends, arms, strategies)
     for seed, send, name, strategy in places:
-        folder = asked.out / asked.benchmark
-
-        fedavg = partial(reference, asked.benchmark, seed, **machine)
-        best = done(folder / f"fedavg-{seed}.json", fedavg)["accuracy"]
-        own = partial(arm, asked.benchmark, strategy, seed, send, name, best, **machine)
-        done(folder / strategy / str(seed) / f"{send:g}-{name}.json", own)
+        piece(asked.out, asked.benchmark, strategy, seed, send, name, **machine)
     for strategy in strategies:
         print(f"written: {condense(asked.benchmark, strategy, asked.out, asked.results)}")
 
