@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedcore.deadlines import ddl_e
+from fedcore.errors import BadOption
 
 # One sample a second and batches of one: an epoch lasts 2, 3 and 10 s, the transfer 1 s.
 THREE = (2, 1.0, 1.0), (3, 1.0, 1.0), (10, 1.0, 1.0)
@@ -11,8 +12,8 @@ PROBED = [(1.0, 0.0, 0.0)]
 
 
 def windows(*utilities, deadline=2.0):
-    """Rounds whose loss / deadline is given."""
-    return [(deadline, 5 * deadline * u, 5.0) for u in utilities]
+    """Rounds whose loss / deadline is given, after a probe."""
+    return PROBED + [(deadline, 5 * deadline * u, 5.0) for u in utilities]
 
 
 def test_where_most_finish_per_second_by_hand(see):
@@ -71,6 +72,21 @@ def test_the_ratio_falls_while_loss_per_second_falls(see, utilities, ratio):
     # A window that is not whole yet changes nothing.
     more = windows(*(u for u in utilities for _ in range(20)), *[0.001] * 19)
     assert ddl_e.build(batch_size=1).decide(see(*THREE, epochs=4, rounds=more))[1] == reason
+
+
+def test_a_probe_and_rounds_of_which_nothing_was_heard_are_in_no_window(see):
+    """A probe of a millisecond has a loss per second that every later window is below."""
+    met = windows(*[1.0] * 40)[1:]
+    silent = [(2.0, 0.0, 0.0)] * 5
+    for rounds in ([(0.001, 5.0, 5.0), *met], [*PROBED, *met[:20], *silent, *met[20:], *silent]):
+        _, reason = ddl_e.build(batch_size=1).decide(see(*THREE, epochs=4, rounds=rounds))
+        assert reason.endswith("r 1")
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 2.0, float("nan")])
+def test_a_step_that_is_none_is_refused(wrong):
+    with pytest.raises(BadOption, match="step must be at "):
+        ddl_e.build(step=wrong)
 
 
 def test_the_ratio_stays_above_zero(see):

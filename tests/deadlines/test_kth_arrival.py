@@ -12,6 +12,12 @@ def test_it_is_that_of_the_share_rounded_down_and_at_least_the_first(of_seconds,
     assert found == (arrival, f"arrival {arrival:.0f} of 5")
 
 
+def test_a_share_of_whole_clients_is_not_rounded_down_by_the_computer(of_seconds):
+    """0.29 of 100 are 29, though 0.29 * 100 is 28.999999999999996."""
+    known = of_seconds(*(float(n) for n in range(1, 101)))
+    assert kth_arrival.build(share=0.29).decide(known)[0] == 29.0
+
+
 def test_only_who_was_drawn_arrives(of_seconds):
     drawn = [True, False, True, True, False]
     decide = kth_arrival.build(share=0.7).decide

@@ -10,6 +10,7 @@ import torch
 from fedcore.client.schedule import above_threshold
 from fedcore.config import Experiment
 from fedcore.coreset.proxies import REMEMBERED
+from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.server.state import ServerState, to_snapshot
 from fedcore.sim.federation import federation_from_model
@@ -216,3 +217,9 @@ def test_executors_agree(federation):
     plain, compiled = (run(federation, executor=name, rounds=4) for name in ("sequential", "auto"))
     for name, value in plain[-1][1].params.items():
         assert torch.allclose(compiled[-1][1].params[name], value, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("window", 0), ("window", -1), ("ratio_step", -0.1)])
+def test_windows_and_steps_of_the_ratio_are_checked(name, wrong):
+    with pytest.raises(BadOption, match=f"{name} must be at least"):
+        fedbalancer.build(**{name: wrong})

@@ -8,7 +8,8 @@ before, u = loss / deadline, else it rises; it stays in [0, 1]. Until half of th
 known, τ = mean_i (t^i(E) + m^i / 2 c^i) over those: with a pass of inference, which costs half.
 
 Source: Shin et al., "FedBalancer", MobiSys 2022: w 20, step 0.05. Departures: their n^i, the mean
-of the last 5 sizes trained on, is m^i; no guard of 10 s, since here nobody fails to be in time.
+of the last 5 sizes trained on, is m^i; no guard of 10 s, since here nobody fails to be in time; the
+probe, by which u would be huge, and rounds of which nothing was heard are in no window.
 """
 
 from itertools import pairwise
@@ -16,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from fedcore.server.controller import Controller, Floats, Seen
-from fedcore.values import above_zero, whole_number
+from fedcore.values import above_zero, at_least, whole_number
 
 
 def build(
@@ -24,6 +25,7 @@ def build(
 ) -> Controller:
     """``window`` is w, ``grid`` the seconds between two deadlines that are looked at."""
     whole_number("window", window, 1)
+    at_least(0, 1)("step", step)
     above_zero("grid", grid)
 
     def best(seen: Seen, epochs: int) -> float:
@@ -41,9 +43,9 @@ def build(
         return low + r * (high - low), f"{low:.4g} s at 1 epoch, {high:.4g} at all, r {r:g}"
 
     def ratio(rounds: Floats) -> float:
-        deadlines, losses, count = rounds[: len(rounds) // window * window].T
-        means = (losses / np.maximum(1, count) / deadlines).reshape(-1, window).mean(axis=1)
-        r = 1.0
+        deadlines, losses, count = rounds[1:][rounds[1:, 2] > 0].T
+        utilities, r = losses / count / deadlines, 1.0
+        means = utilities[: len(utilities) // window * window].reshape(-1, window).mean(axis=1)
         for before, last in pairwise(means):
             r = min(1.0, max(0.0, r - step if before > last else r + step))
         return r

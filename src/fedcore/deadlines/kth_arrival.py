@@ -20,7 +20,7 @@ def build(*, share: float = 0.8) -> Controller:
     def aim(seen: Seen) -> tuple[float, str]:
         every = seen.seconds(seen.epochs)
         times = np.sort(every[seen.drawn] if seen.drawn.any() else every)
-        place = max(1, math.floor(share * len(times)))
+        place = max(1, math.floor(round(share * len(times), 9)))
         return float(times[place - 1]), f"arrival {place} of {len(times)}"
 
     return Controller(aim)

@@ -16,7 +16,7 @@ answers of a round, with L the mean of a window's training losses,
 
 Source: Shin et al., "FedBalancer: Data and Pace Control for Efficient Federated Learning on
 Heterogeneous Clients", MobiSys 2022. Defaults: r from 0 on, s 0.05, 20 rounds a window, q 0.
-Departures: the deadline is the fleet's, so their L / D is L; the clock charges all of w, whatever
+Departures: L in place of L / D, as if deadlines stayed; the clock charges all of w, whatever
 |H| is; losses are of the model that a round begins with; where none reaches θ, all are in H.
 """
 
@@ -33,7 +33,7 @@ from fedcore.server.method import Plans, Profiles, Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies import random_subset
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way
-from fedcore.values import at_least
+from fedcore.values import at_least, whole_number
 
 
 def build(
@@ -41,6 +41,8 @@ def build(
 ) -> Strategy:
     """``easy`` is q, ``ratio_step`` s, and a ``window`` has so many rounds."""
     at_least(0, 1)("easy", easy)
+    at_least(0, 1)("ratio_step", ratio_step)
+    whole_number("window", window, 1)
 
     def by_cohort(state: ServerState, cohort: Profiles) -> Plans:
         own = (("threshold", float(state.tensors.get("threshold", 0.0))), ("easy", easy))
