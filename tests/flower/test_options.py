@@ -8,7 +8,8 @@ pytest.importorskip("flwr")
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption
 from fedcore.flower.strategy import Options
-from fedcore.types import ClientProfile
+from fedcore.server.state import ServerState
+from fedcore.types import ClientProfile, LocalUpdate
 
 SLOW = ClientProfile(100, 15.0)
 
@@ -23,6 +24,22 @@ def test_what_stands_in_for_gradients_is_chosen_as_in_the_simulator():
     assert proxy(linear) == STATIC
     assert proxy({**linear, "w2": torch.zeros(3, 4)}) == LAST_LAYER_INPUT
     assert proxy(linear, proxy="logits") == "logits"
+
+
+@pytest.mark.parametrize("strategy", ["tempo", "fednova", "fedcore"])
+def test_batch_norms_statistics_are_averaged_whatever_the_strategy(strategy):
+    """Of few steps moves are stretched: by three, a variance of 1 that falls to 0.3 would be -1."""
+    names = ["bn.running_mean", "bn.running_var", "bn.num_batches_tracked"]
+    start = {"w": torch.zeros(2), **dict(zip(names, torch.tensor([0.0, 1.0, 5.0]), strict=True))}
+    start[names[2]] = start[names[2]].long()
+    merging = Options(strategy=strategy).build_strategy(start, 2).merge(ServerState(start))
+    for client, move in enumerate(([1.0, 0.0], [0.0, 1.0])):
+        sent = {"w": torch.tensor(move), names[0]: torch.tensor(2.0 * client)}
+        sent |= {names[1]: torch.tensor(0.3), names[2]: torch.tensor(9)}
+        merging.add(LocalUpdate(client, sent, 80, steps=4, work=30), start)
+    after = merging.finish().params
+    assert [float(after[name]) for name in names] == pytest.approx([1.0, 0.3, 9.0])
+    assert after["w"].abs().max() > 0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.errors import BadOption
 from fedcore.server.merge import RunningMean, aggregation, by_samples
 from fedcore.server.state import ServerState
+from fedcore.strategies import tempo
 from fedcore.task import BATCH_NORM, Task, Terms
 from fedcore.types import Assignment, ClientData, LocalPlan, LocalUpdate, Phase, Way
 from fedcore.types import TrainingSettings as Settings
@@ -137,6 +138,26 @@ def test_the_merge_of_statistics_is_their_mean_whatever_a_strategy_does():
     assert float(after.params["w"]) == 2 * 6  # the plain mean, doubled
     assert float(after.params["s"]) == 7  # (4 + 3 · 8) / 4
     assert (int(after.params["n"]), after.params["n"].dtype) == (7, torch.int64)
+
+
+def test_statistics_change_nothing_for_parameters():
+    """Tempo goes by lengths and angles, of which large and growing statistics would be all."""
+    start = {"w": torch.zeros(2), "s": torch.ones(1), "n": torch.tensor(0)}
+    plain = {"w": start["w"]}
+    states = [ServerState(start), ServerState(plain)]
+    for turn in (1.0, -1.0, -0.5):
+        merges = [RunningMean(by_samples, states[0], tempo.build().merge, ("s", "n"))]
+        merges.append(tempo.build().merge(states[1]))
+        for client, far in ((0, turn), (1, 0.25)):
+            own = {"w": states[1].params["w"] + torch.tensor([far, 0.5])}
+            sent = {**own, "s": torch.full((1,), 0.3), "n": states[0].params["n"] + 40}
+            for merging, params, state in zip(merges, (sent, own), states, strict=True):
+                merging.add(LocalUpdate(client, params, 80, steps=10), state.params)
+        states = [merging.finish() for merging in merges]
+        assert torch.equal(states[0].params["w"], states[1].params["w"])
+        assert float(states[0].params["s"]) == pytest.approx(0.3)
+        assert states[0].tensors["stretch"] == states[1].tensors["stretch"]
+    assert int(states[0].params["n"]) == 120
 
 
 KINDS_OF_MERGES = [

@@ -95,6 +95,19 @@ def test_at_right_angles_the_stretch_stays():
     assert found == pytest.approx([5, 2.5, 2.5])
 
 
+def test_counters_of_a_model_have_no_length_and_no_angle():
+    """Δ of ±1 that turns back, beside a counter that grows by 40: γ falls from 5 as without it."""
+    state, found = ServerState({"w": torch.zeros(1), "n": torch.tensor(0)}), []
+    for move in (1.0, -1.0):
+        merging = tempo.build().merge(state)
+        params = {"w": state.params["w"] + move, "n": state.params["n"] + 40}
+        merging.add(LocalUpdate(0, params, 80, steps=4), state.params)
+        before, state = state, merging.finish()
+        found.append(state.tensors["stretch"].item())
+        assert abs(state.params["w"] - before.params["w"]).item() == 1  # as far as its answer
+    assert found == pytest.approx([5, 2.5])
+
+
 def test_equal_clients_that_are_on_time_are_fedavgs_in_every_merge(merged, state_of):
     told = answers((2.0, 100), (4.0, 100))
     moves = [move for move, _ in after_merges(merged, state_of(0.0), told, told, told)]

@@ -25,6 +25,7 @@ from fedcore.flower.wire import initial_params
 from fedcore.records import RunKey
 from fedcore.server.controller import Controller, Seen
 from fedcore.server.loop import Server
+from fedcore.server.merge import averaging
 from fedcore.server.method import Plan, Strategy
 from fedcore.server.state import ServerState
 from fedcore.sim.world import build_controller, build_sampler, build_strategy
@@ -34,6 +35,7 @@ from fedcore.values import MANY, above_zero, at_least, one_of
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
 LARGEST = 2**40  # samples of a node
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # as PyTorch calls BatchNorm's
 SHARED = ("selector", "selection", "seed", "stragglers")  # with the simulator
 Metrics = MetricRecord | None
 
@@ -101,6 +103,8 @@ class Options:
         linear = sorted(value.ndim for value in params.values()) in ([2], [1, 2])
         known = STATIC if linear else LAST_LAYER_INPUT, clients, sent_bytes(params, 1)
         built = build_strategy(self.strategy, self.experiment(clients), *known)
+        names = [name for name in params if name.endswith(STATISTICS)]
+        built = averaging(built, self.experiment(clients).aggregation, names)
         pace = replace(built.pace, quorum=self.quorum)
         return replace(built, pace=pace, plan=after_one_epoch(built.plan))
 

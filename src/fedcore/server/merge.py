@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcore.errors import BadOption
-from fedcore.server.method import Merge
+from fedcore.server.method import Merge, Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import LocalUpdate, Params
 
@@ -61,8 +61,9 @@ class RunningMean:
     def add(self, update: LocalUpdate, base: Params) -> None:
         """Take an answer in."""
         weight = self._weight(update)
-        if self._own is not None:
-            self._own.add(update, base)
+        if self._own is not None:  # for which these stay, so that no move's length is of them
+            kept = {name: base[name] for name in self._names}
+            self._own.add(replace(update, params={**update.params, **kept}), base)
         for name, value in update.params.items():
             self._totals[name] += weight
             self._sums[name].add_(value, alpha=weight)
@@ -113,19 +114,25 @@ class RunningMoves:
         return self._after(self._state, self._sums, self._longest, *totals)
 
 
+def averaging(strategy: Strategy, weights: str, names: Sequence[str]) -> Strategy:
+    """The strategy, but what these ``names`` are of is averaged, whatever it does with others."""
+    mean = partial(RunningMean, AGGREGATIONS[weights], own=strategy.merge, names=names)
+    return replace(strategy, merge=mean) if names else strategy
+
+
 def length(moves: Params) -> Tensor:
-    """|Δ| over all parameters, in float64; scaled by a power of two, for squares may underflow."""
-    there = [move.double() for move in moves.values() if move.numel()]
+    """|Δ| without counters, in float64; scaled by a power of two, for squares may underflow."""
+    there = [m.double() for m in moves.values() if m.numel() and m.is_floating_point()]
     peak = torch.stack([move.abs().max() for move in there]).max()
     unit = torch.exp2(torch.frexp(peak).exponent.double() - 1)
     return unit * torch.stack([(move / unit).square().sum() for move in there]).sum().sqrt()
 
 
 def cosine(moves: Params, others: Params) -> float:
-    """Of the angle between two moves; 0 where one is no move."""
+    """Of the angle between two moves, without counters; 0 where one is no move."""
     one, other = (length(some) or 1.0 for some in (moves, others))
-    pairs = ((m.double() / one * (others[n].double() / other)).sum() for n, m in moves.items())
-    return float(sum(pairs))
+    there = (n for n, m in moves.items() if m.is_floating_point())
+    return float(sum((moves[n].double() / one * (others[n].double() / other)).sum() for n in there))
 
 
 def all_at_once(function: Together, *, moves: bool = False) -> Merge:

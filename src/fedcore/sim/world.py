@@ -23,7 +23,7 @@ from fedcore.records import Ending, RoundRecord, RunKey, Snapshot
 from fedcore.server.clock import VirtualClock
 from fedcore.server.controller import Controller
 from fedcore.server.loop import Merged, Server
-from fedcore.server.merge import AGGREGATIONS, RunningMean
+from fedcore.server.merge import averaging
 from fedcore.server.method import Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot
 from fedcore.sim.federation import Federation
@@ -103,9 +103,7 @@ def build_world(
     names = list(federation.task.statistics()) if experiment.batch_norm == "average" else []
     if names and experiment.compress != "none":
         raise BadOption("compress must be none where batch_norm is average; use local or frozen")
-    if names:
-        mean = partial(RunningMean, AGGREGATIONS[experiment.aggregation], own=strategy.merge)
-        strategy = replace(strategy, merge=partial(mean, names=names))
+    strategy = averaging(strategy, experiment.aggregation, names)
     of = experiment.executor, federation.task, clients, training_of(experiment)
     plain = choose_executor(*of, threads=experiment.threads, device=device)
     lazy = clients if isinstance(clients, LazyClients) else None
