@@ -2,15 +2,16 @@
 
 import itertools
 import math
+import pathlib
 import sys
 
 import pytest
 
 import fedcore
 from fedcore.cli import advise as module
-from fedcore.cli.advise import MULTIPLES, TURNS
+from fedcore.cli.advise import MULTIPLES, TURNS, Advice
 from fedcore.errors import BadOption, FedCoreError
-from fedcore.sim.outlook import time_to
+from fedcore.sim.outlook import Outlook, time_to
 
 HEADER = "client,samples_per_second,download,upload,samples\n"
 TINY = {"epochs": 2, "clients_per_round": 3, "data": {"clients": 6}, "device": "cpu"}
@@ -26,7 +27,7 @@ def fleet(tmp_path):
 def test_a_fleet_without_data_is_looked_at(fleet):
     """E = 10: 100, 100 and 1000 s; tau, the 70th percentile, is 100 + 0.4 · 900 = 460 s.
 
-    One in three is slow, so that 100 bytes may take the 66.7th percentile of 0, 2 and 2 s.
+    Thirty of a hundred may be missing, so that 100 bytes take the 70th percentile of 0, 2 and 2 s.
     """
     advice = fedcore.advise(fleet, model_bytes=100, epochs=10)
     assert [one.of_tau for one in advice.outlooks] == MULTIPLES
@@ -37,6 +38,37 @@ def test_a_fleet_without_data_is_looked_at(fleet):
     assert [one.slow for one in advice.outlooks][-4:] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
     assert "by arithmetic alone: the time to an accuracy needs data" in str(advice)
     assert {one.tried for one in advice.outlooks} == {0}
+
+
+def test_one_far_client_of_equal_ones_is_not_waited_for(tmp_path):
+    """All train alike, so that tau has no stragglers; 30 % may be too far away all the same."""
+    rows = "".join(f"{client},10,100,100,100\n" for client in range(9))
+    (tmp_path / "fleet.csv").write_text(f"{HEADER}{rows}9,10,0.001,0.001,100\n")
+    advice = fedcore.advise(str(tmp_path / "fleet.csv"), model_bytes=100, epochs=10)
+    assert [one.deadline for one in advice.outlooks] == pytest.approx(
+        [2 + 100 * x for x in MULTIPLES]
+    )
+
+
+def test_a_file_of_a_spreadsheet_may_begin_with_a_mark(fleet):
+    path = pathlib.Path(fleet)
+    plain = fedcore.advise(fleet)
+    path.write_text(path.read_text("utf-8"), "utf-8-sig")
+    assert fedcore.advise(fleet) == plain
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        ({0.5: 10.0, 1: 40.0}, "(5 to 20 s in 80 % of runs), in place of 40 s with tau."),
+        ({0.5: 10.0, 1: math.inf}, "(5 to 20 s in 80 % of runs); with tau no trial came near it."),
+        ({0.5: 90.0, 1: 10.0}, "after about 10 s (5 to 20 s in 80 % of runs)."),
+    ],
+)
+def test_the_sentence_tells_of_tau_where_it_is_another_and_known(times, says):
+    rest = 0.3, 9.0, (), 0.1, 0.2, 0.3, 0.4
+    known = [Outlook(100 * x, x, *rest, time=time, within=2.0) for x, time in times.items()]
+    assert str(Advice(tuple(known), 0.8)).endswith(says)
 
 
 def test_speeds_may_be_of_data_too(tmp_path):
@@ -127,6 +159,12 @@ def test_a_fleet_needs_its_samples(tmp_path, text):
     path.write_text(text)
     with pytest.raises(BadOption, match="must have a last column 'samples' here; add it"):
         fedcore.advise(str(path))
+
+
+def test_samples_that_are_a_slip_of_the_hand_are_refused(fleet):
+    pathlib.Path(fleet).write_text(HEADER + "0,1,,,1e30\n")
+    with pytest.raises(BadOption, match="samples must be at most 1,000,000,000,000, got 1"):
+        fedcore.advise(fleet)
 
 
 def run(monkeypatch, *arguments):

@@ -21,7 +21,7 @@ from fedcore.sim.world import World, build_strategy, build_world, simulate_round
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.threads import one_thread_each
-from fedcore.values import MANY, above_zero, whole_number
+from fedcore.values import MANY, above_zero, at_least, whole_number
 
 # What is advised on, unless it is said otherwise; stragglers make the deadline τ to compare with.
 ADVISED = {"strategies": "tempo", "stragglers": 30.0}
@@ -53,9 +53,11 @@ class Advice:
         if one.time == math.inf:
             return f"No trial came near {self.target:.1%}; raise the budget or lower the target."
         span = f"{shown(one.time / one.within)} to {shown(one.time * one.within)} s in 80 % of runs"
+        when = f"{take}: {self.target:.1%} accuracy after about {shown(one.time)} s ({span})"
         usual = next(other.time for other in self.outlooks if other.of_tau == 1)
-        when = f"{self.target:.1%} accuracy after about {shown(one.time)} s ({span})"
-        return f"{take}: {when}, in place of {shown(usual)} s with tau."
+        if usual == math.inf:
+            return f"{when}; with tau no trial came near it."
+        return f"{when}." if one.of_tau == 1 else f"{when}, in place of {shown(usual)} s with tau."
 
 
 def shown(number: float) -> str:
@@ -96,6 +98,7 @@ def advise(
     if not rows or max(row[-1] for row in rows.values()) == math.inf:
         raise BadOption(f"speeds {source!r} must have a last column 'samples' here; add it")
     sizes = {client: math.ceil(row[-1]) for client, row in rows.items()}
+    at_least(1, MANY**2)("samples", max(sizes.values()))
     return Advice(tuple(_looked_at(experiment, sizes, LAST_LAYER_INPUT, model_bytes)[0]))
 
 
@@ -108,7 +111,7 @@ def _looked_at(
     fleet = fleet_of(sizes, experiment, RunKey("", "", level, seed))
     some = list(fleet.profiles.values())[:: 1 + len(sizes) // MOST_PLANNED]
     sends = [one.transfer_seconds(model_bytes) for one in some]
-    sending = float(np.percentile(sends, 100 - fleet.stragglers))
+    sending = float(np.percentile(sends, 100 - (level or fleet.stragglers)))
     rest = some, plan, experiment, model_bytes
     return [outlook(sending + x * fleet.deadline, x, *rest) for x in MULTIPLES], fleet.profiles
 

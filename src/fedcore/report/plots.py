@@ -51,9 +51,12 @@ def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> Non
     """Time to a target over deadlines, with the factor within which 80 % of runs lie."""
     figure, ((axes,),) = _figure(1, 1, WIDTH, HEIGHT)
     deadlines, times, factors = np.array([one for one in points if one[1] < np.inf]).T
-    axes.errorbar(deadlines, times, [times - times / factors, times * factors - times], marker="o")
-    labels = {"xlabel": "Deadline in seconds (log)", "ylabel": "Time to the target (log)"}
-    axes.set(xscale="log", yscale="log", **labels)
+    low, high = times / factors, times * factors
+    axes.errorbar(deadlines, times, [times - low, high - times], marker="o")
+    what = "Seconds to the target" if factors.max() > 1 else "Relative time, by arithmetic"
+    axes.set(xlabel="Deadline in seconds (log)", ylabel=f"{what} (log)")
+    _log_axis(axes.xaxis, deadlines.tolist())
+    _log_axis(axes.yaxis, [*low, *high])
     _save(figure, path)
 
 

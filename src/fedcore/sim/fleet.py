@@ -139,7 +139,7 @@ def read_speeds(path: str, sizes: ClientSizes) -> Speeds:
 def read_fleet(path: str, among: Collection[ClientId] = ()) -> dict[ClientId, list[float]]:
     """Speed, download and upload in bytes per second, samples; empty links have no limit."""
     try:
-        lines = list(csv.reader(Path(path).expanduser().read_text("utf-8").splitlines()))
+        lines = list(csv.reader(Path(path).expanduser().read_text("utf-8-sig").splitlines()))
     except (OSError, ValueError, csv.Error) as error:
         raise BadOption(f"speeds {path!r} cannot be read: {error}") from None
     header = [name.strip() for name in lines[0]] if lines else []
