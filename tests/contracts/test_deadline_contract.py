@@ -84,6 +84,9 @@ def test_deadlines_keep_their_bounds_and_have_a_reason(federation, name):
     full = [c.seconds(3 * c.num_samples, federation.model_bytes) for c in fleet.profiles.values()]
     assert transfer < records[0].allowed < 2 * min(full)  # a probe: somebody can do something
     assert math.log2(records[0].allowed / PROBE).is_integer()
+    assert records[0].reason == (
+        f"nobody has answered yet; doubled from {PROBE:.4g} s until somebody drawn can work"
+    )
     for record in records[1:]:
         assert ROOM * transfer * 0.999 <= record.allowed
         assert record.allowed <= max(full) * 1.001

@@ -14,7 +14,7 @@ def test_1t_is_the_mean_of_whole_jobs_with_their_transfer(see, times, seconds):
 def test_2t_is_bounded_by_the_longest_of_them(see):
     found, reason = mean.build(times=2).decide(see(*TWO))
     assert found == pytest.approx(103.0)
-    assert reason == "2 times the mean of 2, 62 s"
+    assert reason == "2 times the mean of 2, 62 s; at most 103 s"
 
 
 def test_no_times_of_the_mean_is_refused():

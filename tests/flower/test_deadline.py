@@ -1,5 +1,6 @@
 """Which controller an option means, and what it is told; tests/deadlines has the rest."""
 
+import json
 import math
 
 import pytest
@@ -73,3 +74,20 @@ def test_auto_is_ours_and_shorter_than_the_percentile_where_the_way_is_short():
         told[name] = {o.assignment.base_version: o.deadline for _, o, _ in grid.sent}
     assert told["auto"][0] == told["percentile"][0] == 3600.0
     assert told["auto"][3] < told["percentile"][3] / 2
+
+
+def test_records_tell_of_each_deadline_and_why_in_seconds(tmp_path, caplog):
+    """10 and 20 s of work on ways of 2 s, in seconds, since deadlines are of several lengths."""
+    nodes = {n: adding(1.0, seconds=10.0 * n, trip=10.0 * n + 2) for n in (1, 2)}
+    with caplog.at_level("INFO", logger="flwr"):
+        _, grid = run(nodes, 3, grid=InProcessGrid(Time(), nodes), deadline="mean", out=tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+    told = {order.assignment.base_version: order.deadline for _, order, _ in grid.sent}
+    assert [row["deadline"] for row in rows] == pytest.approx([told[n] for n in range(3)])
+    assert len({row["deadline"] for row in rows}) > 1
+    assert rows[0]["reason"] == "nobody has answered yet"
+    assert rows[1]["reason"].startswith("1 times the mean of 2")
+    assert 22 <= rows[0]["round_time"] <= 23  # a look every fifth of a second
+    times = [one["time"] for one in rows[0]["clients"]]
+    assert sorted(times) == pytest.approx([12, 22], abs=0.5)
+    assert f"of {told[1]:.1f} s (1 times the mean of 2" in caplog.text

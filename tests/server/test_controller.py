@@ -81,9 +81,9 @@ def test_before_the_first_answer_there_is_a_probe_or_all_the_time_there_is():
 def test_a_deadline_is_bounded_by_transfers_and_by_the_longest_job():
     rows = (10, 1.0, 4.0), (20, 1.0, 5.0), (30, 1.0, 6.0)
     assert always(17.0)(seen(*rows)) == (17.0, "so")
-    assert always(99.0)(seen(*rows)) == (36.0, "so")
-    assert always(99.0)(seen(*rows, most=20.0)) == (20.0, "so")
-    assert always(1.0)(seen(*rows)) == (ROOM * 5.0, "so")
+    assert always(99.0)(seen(*rows)) == (36.0, "so; at most 36 s")
+    assert always(99.0)(seen(*rows, most=20.0)) == (20.0, "so; at most 20 s")
+    assert always(1.0)(seen(*rows)) == (ROOM * 5.0, "so; at least 5.5 s")
     assert always(99.0, bounded=False)(seen(*rows)) == (99.0, "so")
 
 

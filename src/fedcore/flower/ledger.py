@@ -69,9 +69,17 @@ def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int) -> O
 
 
 def round_record(
-    merged: Merged, notes: Notes, deadline: float, metrics: MetricRecord | None, measuring: float
+    merged: Merged,
+    notes: Notes,
+    deadline: float,
+    metrics: MetricRecord | None,
+    measuring: float,
+    why: str | None = None,
 ) -> RoundRecord:
-    """A round; ``metrics`` took ``measuring`` seconds, and what nobody measured is None."""
+    """A round; ``metrics`` took ``measuring`` seconds, and what nobody measured is None.
+
+    Of deadlines that move there is a reason ``why``, and times are in seconds, not in deadlines.
+    """
 
     def first(part: str, most: float) -> float | None:
         """The metric with ``part`` in its name, which is all that Flower's apps agree on."""
@@ -81,7 +89,9 @@ def round_record(
     # Whoever was late did nothing, in the time it had.
     did = [replace(c, work=0) if c.wasted is Waste.CANCELLED else c for c in merged.clients]
     return RoundRecord(
-        *(merged.state.version, merged.seconds, deadline, tuple(did)),
+        *(merged.state.version, merged.seconds, deadline if why is None else 1.0, tuple(did)),
+        allowed=None if why is None else deadline,
+        reason=str(why or ""),
         rejected=merged.rejected + notes.refused,
         train_loss=None,
         train_accuracy=None,
@@ -97,8 +107,9 @@ def line(record: RoundRecord, notes: Notes, reason: str) -> str:
     """One round in one line."""
     paths = [(c, "late" if c.wasted is Waste.CANCELLED else c.path) for c in record.clients]
     asked = sum(c.work > 0 or path == "late" for c, path in paths) + len(notes.failed)
-    timely = sum(c.work > 0 and c.seconds <= record.deadline for c in record.clients)
+    allowed = record.allowed or record.deadline
+    timely = sum(c.work > 0 and c.seconds <= allowed for c in record.clients)
     did = [f"{c.client_id} {path} {c.work} in {c.seconds:.1f} s" for c, path in paths]
     did += [f"{client} {why}" for client, why in notes.failed]
-    length = f"{record.seconds:.1f} s of {record.deadline:.1f} s ({reason})"
+    length = f"{record.seconds:.1f} s of {allowed:.1f} s ({reason})"
     return f"round {record.number}: {length}, {timely} of {asked} on time: {'; '.join(did)}"

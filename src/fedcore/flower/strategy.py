@@ -200,7 +200,8 @@ class FedCore(FedAvg):
             result.evaluate_metrics_clientapp.update({number: asked} if asked is not None else {})
             result.evaluate_metrics_serverapp.update({number: found} if found is not None else {})
             spent = self.monotonic() - began
-            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent)
+            why = None if isinstance(options.deadline, int | float) else clock.reason
+            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent, why)
             log(INFO, "%s", ledger.line(record, notes, clock.reason))
             if out:
                 out.add(record, run)

@@ -61,7 +61,9 @@ class Controller(NamedTuple):
             return seconds, reason
         least = ROOM * float(np.median(seen.transfers))
         longest = min(float(seen.seconds(seen.epochs).max()), seen.most)
-        return min(max(least, seconds), longest), reason
+        kept = min(max(least, seconds), longest)
+        bound = f"; at {'least' if kept > seconds else 'most'} {kept:.4g} s"
+        return kept, reason + bound * (kept != seconds)
 
 
 def begin(memory: Params, deadline: float) -> Params:

@@ -191,6 +191,8 @@ class Server:
                 break
         else:
             clock.deadline = seconds
+        if clock.deadline > seconds:
+            self.reason += f"; doubled from {seconds:.4g} s until somebody drawn can work"
         if clock.deadline != before:
             log.info("round %d may last %.4g s: %s", number, clock.deadline, self.reason)
         self._seen = begin(self._seen, clock.deadline)
