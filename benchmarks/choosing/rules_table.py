@@ -84,8 +84,8 @@ def told(rows: list[Row]) -> dict[str, str]:
             "On Synthetic(1, 1) with 10 % of stragglers turning has "
             f"{both(rows, 'turning', easy)}, the root {both(rows, 'root', easy)}: few steps are "
             f"missing, and γ is at most {furthest[0]:.1f}, where at 30 % it comes to "
-            f"{furthest[1]:.1f}. On Shakespeare, 30 rounds long, turning from 1 on has "
-            f"{both(rows, 'turning-from-one', text)}; Tempo as it begins now was not run there."
+            f"{furthest[1]:.1f}. On Shakespeare, 30 rounds long, turning has "
+            f"{both(rows, 'turning', text)}, from 1 on {both(rows, 'turning-from-one', text)}."
         ),
         "Where γ begins.": (
             "It doubles in a round at the most, so from 1 on it is late where nearly all steps "
@@ -149,7 +149,7 @@ def section() -> str:
         "√(mean ā / a), under all other rules that turn with 1. Cells are final accuracy / mean "
         "from round 10 on, in percent, medians of three seeds on Synthetic and one seed on "
         "networks, of which not every rule was run. 100 rounds, Shakespeare 30. FedAvg, FedCore "
-        "and, on MNIST, Tempo are those of [Table 2](results.md)."
+        "and, on networks, Tempo are those of [Table 2](results.md)."
     )
     bullets = [
         textwrap.fill(f"- **{claim}** {why}", 100, subsequent_indent="  ", break_on_hyphens=False)

@@ -137,3 +137,14 @@ def test_what_the_page_says_of_the_rules_holds():
         assert min(middle(r, name) for r in ("turning", "root", "turning-nova")) > plain + 4
         assert abs(middle("turning-free", name) - ours) < 0.3
         assert middle("turning-local", name) < ours
+
+
+def test_what_the_page_calls_not_run_was_not_run():
+    """Rows of Table 2 are put in after these words were written."""
+    rows = rules_table.read()
+    told = " ".join(rules_table.told(rows).values())
+    assert ("1 / a was not run there" in told) == (
+        not rules_table.values(rows, "turning-nova", ("mnist", 30.0), "final")
+    )
+    assert told.count("not run") == 1
+    assert rules_table.both(rows, "turning", ("shakespeare", 30.0)) in told
