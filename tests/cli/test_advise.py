@@ -50,6 +50,16 @@ def test_one_far_client_of_equal_ones_is_not_waited_for(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "tau"),
+    [({"deadline": 200.0}, 200), ({"deadline": "auto"}, 460), ({"deadline": 0.0}, 460)],
+)
+def test_seconds_are_a_tau_of_ones_own(fleet, options, tau):
+    """By 200 s one in three is late, by the tau of 30 % too."""
+    found = fedcore.advise(fleet, model_bytes=100, epochs=10, **options).outlooks
+    assert [one.deadline for one in found] == pytest.approx([2 + tau * x for x in MULTIPLES])
+
+
 def test_a_file_of_a_spreadsheet_may_begin_with_a_mark(fleet):
     path = pathlib.Path(fleet)
     plain = fedcore.advise(fleet)

@@ -85,6 +85,8 @@ def advise(
     whole_number("model_bytes", model_bytes, 0)
     csv = source.endswith(".csv")
     given = {**ADVISED, **options, "speeds" if csv else "benchmark": source}
+    if options.get("deadline") and "stragglers" not in options:
+        del given["stragglers"]  # which it says
     ask = None if csv else find(source).hyperparameters
     experiment = resolve(given, lambda _, preset: {} if ask is None else ask(preset))
     for name in ("strategies", "stragglers", "seed", "learning_rates"):
