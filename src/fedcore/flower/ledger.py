@@ -24,8 +24,7 @@ FORMAT, KEPT, FILES = 1, 3, "round-*.safetensors"
 
 def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
     """Write the state after a round; jobs in flight are lost with the process that sent them."""
-    saved = to_snapshot(replace(state, jobs=()))
-    own = {"format": FORMAT, "fleet": fleet.to_json()}
+    saved, own = to_snapshot(replace(state, jobs=())), {"format": FORMAT, "fleet": fleet.to_json()}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"round-{state.version:08d}.safetensors"
     save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
@@ -69,17 +68,9 @@ def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int) -> O
 
 
 def round_record(
-    merged: Merged,
-    notes: Notes,
-    deadline: float,
-    metrics: MetricRecord | None,
-    measuring: float,
-    why: str | None = None,
+    merged: Merged, notes: Notes, deadline: float, metrics: MetricRecord | None, measuring: float
 ) -> RoundRecord:
-    """A round; ``metrics`` took ``measuring`` seconds, and what nobody measured is None.
-
-    Of deadlines that move there is a reason ``why``, and times are in seconds, not in deadlines.
-    """
+    """A round; ``metrics`` took ``measuring`` seconds, and what nobody measured is None."""
 
     def first(part: str, most: float) -> float | None:
         """The metric with ``part`` in its name, which is all that Flower's apps agree on."""
@@ -89,9 +80,7 @@ def round_record(
     # Whoever was late did nothing, in the time it had.
     did = [replace(c, work=0) if c.wasted is Waste.CANCELLED else c for c in merged.clients]
     return RoundRecord(
-        *(merged.state.version, merged.seconds, deadline if why is None else 1.0, tuple(did)),
-        allowed=None if why is None else deadline,
-        reason=str(why or ""),
+        *(merged.state.version, merged.seconds, deadline, tuple(did)),
         rejected=merged.rejected + notes.refused,
         train_loss=None,
         train_accuracy=None,

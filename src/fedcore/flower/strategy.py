@@ -200,8 +200,9 @@ class FedCore(FedAvg):
             result.evaluate_metrics_clientapp.update({number: asked} if asked is not None else {})
             result.evaluate_metrics_serverapp.update({number: found} if found is not None else {})
             spent = self.monotonic() - began
-            why = None if isinstance(options.deadline, int | float) else clock.reason
-            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent, why)
+            record = ledger.round_record(merged, notes, clock.deadline, found or asked, spent)
+            if not isinstance(options.deadline, int | float):  # it moves, so that seconds are all
+                record = replace(record, deadline=1.0, allowed=clock.deadline, reason=clock.reason)
             log(INFO, "%s", ledger.line(record, notes, clock.reason))
             if out:
                 out.add(record, run)
