@@ -1,6 +1,7 @@
 """``fedcore report`` and the page that ``fedcore compare`` writes at its end."""
 
 import csv
+import dataclasses
 import json
 import shutil
 import sys
@@ -17,6 +18,7 @@ from fedcore.cli.job import run_job
 from fedcore.cli.main import app
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
+from fedcore.report import page
 
 SMALL = Experiment(
     rounds=2,
@@ -39,6 +41,17 @@ def ask(*arguments):
     if found.exception and not isinstance(found.exception, SystemExit):
         raise found.exception
     return found.output
+
+
+def test_pictures_have_the_colours_of_the_page(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / "in" / "one")
+    options = {"strategies": ("tempo", "fedcore"), "rounds": 1, "epochs": 2}
+    run_grid(dataclasses.replace(SMALL, **options), tmp_path / "in" / "two")
+    told = []
+    monkeypatch.setattr(page, "draw_all", lambda *given: told.append(given[3]))
+    page.write_report([tmp_path / "in"], tmp_path / "out", plots=True)
+    assert len(told) == 2  # of two sets of options
+    assert all([*dict.fromkeys(one)] == ["fedavg", "fedcore", "tempo"] for one in told)
 
 
 def test_a_report_is_a_page_with_tables_and_figures_beside_it(folder, tmp_path):

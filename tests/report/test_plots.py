@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from fedcore.records import ClientRecord, RoundRecord, RunKey, Waste
@@ -62,12 +63,12 @@ def test_every_kind_of_result_can_be_drawn(rows, tmp_path):
 def figures(monkeypatch, tmp_path):
     """Draw rows, and give back the figures by the names of their files."""
 
-    def draw(rows):
+    def draw(rows, strategies=()):
         drawn = {}
         monkeypatch.setattr(
             Figure, "savefig", lambda figure, path: drawn.update({path.stem: figure})
         )
-        draw_all(runs_of(rows), tmp_path)
+        draw_all(runs_of(rows), tmp_path, names=strategies)
         for figure in drawn.values():
             figure.draw_without_rendering()
         return drawn
@@ -98,6 +99,19 @@ def test_several_seeds_are_a_thin_line_each_and_their_median(figures):
         assert median.get_ydata() == pytest.approx(0.5)
         assert [line.get_ydata()[0] for line in thin] == [0.2, 0.9, 0.5]
         assert all(line.get_linewidth() < median.get_linewidth() for line in thin)
+
+
+def test_a_strategy_keeps_its_colour_in_pictures_of_fewer(figures):
+    """Beside a page that has three, pictures of two have the colours of the page."""
+    rows = [row(name, n) for name in ("fedavg", "fedcore") for n in (1, 2)]
+    drawn = figures(rows, ["tempo", "fedavg", "fedcore"])
+    for name, place in (("FedAvg", 1), ("FedCore", 2)):
+        (axes,) = drawn["loss"].axes
+        assert line_of(axes, name).get_color() == plots.COLOURS[place]
+        (axes,) = drawn["client_times"].axes
+        (body,) = axes.collections[5 * (place - 1)].get_facecolor()
+        assert to_hex(body).upper() == plots.COLOURS[place]
+    assert line_of(figures(rows)["loss"].axes[0], "FedAvg").get_color() == plots.COLOURS[0]
 
 
 def test_over_time_every_seed_is_drawn_to_its_own_end(figures):

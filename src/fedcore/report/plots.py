@@ -17,6 +17,8 @@ from fedcore.report.records import Runs, by_level
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), in the order of strategies.
 COLOURS = ["#555555", "#E69F00", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442"]
+Names = Sequence[str]
+Colours = dict[str, str]  # by strategy
 WIDTH, HEIGHT = 5.2, 4.0  # of a panel, in inches
 PER_VIOLIN = 0.9  # inches of width that a violin needs
 PER_LETTER = 0.085  # inches of width that a letter of a label takes
@@ -24,14 +26,16 @@ SHOWN = 6.0  # deadlines of a timeline
 DOING = {"waits for a merge": "#CCCCCC", "works": "#0072B2", "work is wasted": "#D55E00"}
 
 
-def draw_all(runs: Runs, folder: Path, endings: Sequence[str] = (".png",)) -> None:
-    """Write every picture into ``folder``, in the formats of the ``endings``."""
+def draw_all(runs: Runs, folder: Path, endings: Names = (".png",), names: Names = ()) -> None:
+    """Write every picture, as ``endings`` say; strategies have colours by ``names``, then runs."""
+    every = dict.fromkeys([*names, *(run.strategy for run in runs)])
+    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(every)}
     figures = (
-        _lines(runs, "Training loss", "train_loss"),
-        _lines(runs, "Test accuracy", "test_accuracy"),
-        _lines(runs, "Test accuracy", "test_accuracy", over_time=True),
-        _violins(runs, "Length of a round in deadlines (log)"),
-        _violins(runs, "Time of a client in deadlines (log)", by_client=True),
+        _lines(runs, colours, "Training loss", "train_loss"),
+        _lines(runs, colours, "Test accuracy", "test_accuracy"),
+        _lines(runs, colours, "Test accuracy", "test_accuracy", over_time=True),
+        _violins(runs, colours, "Length of a round in deadlines (log)"),
+        _violins(runs, colours, "Time of a client in deadlines (log)", by_client=True),
         _timeline(runs),
     )
     for (name, figure), ending in product(zip(PICTURES, figures, strict=True), endings):
@@ -67,16 +71,16 @@ def _save(figure: Any, path: Path) -> None:
         raise BadOption(f"plot {str(path)!r} cannot be written: {error}") from None
 
 
-def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any:
+def _lines(runs: Runs, colours: Colours, text: str, name: str, *, over_time: bool = False) -> Any:
     """A value over rounds or time: of each seed a thin line to its end, of medians a strong one."""
     from matplotlib.ticker import MaxNLocator
 
     figure, panels = _panels(runs, WIDTH)
     for axes, (at, level) in zip(panels, by_level(runs).items(), strict=True):
         printed = {} if over_time else curves(*at)
-        for order, strategy in enumerate(dict.fromkeys(run.strategy for run in runs)):
+        for order, (strategy, colour) in enumerate(colours.items()):
             own = [_curve(run, name, over_time=over_time) for run in level.get(strategy, [])]
-            style = {"color": COLOURS[order % len(COLOURS)], "zorder": 3 + order}
+            style = {"color": colour, "zorder": 3 + order}
             for curve in own if len(own) > 1 else ():
                 _line(axes, curve, linewidth=0.6, alpha=0.5, **style)
             if shared := min((curve.shape[1] for curve in own), default=0):
@@ -90,7 +94,7 @@ def _lines(runs: Runs, title: str, name: str, *, over_time: bool = False) -> Any
             _log_axis(axes.xaxis, [time for line in axes.lines for time in line.get_xdata()])
         else:  # there is no half of a round
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    panels[0].set_ylabel(title)
+    panels[0].set_ylabel(text)
     if panels[-1].get_legend_handles_labels()[0]:
         panels[-1].legend(frameon=False)
     return figure
@@ -126,7 +130,7 @@ def _log_axis(axis: Any, values: list[float], room: float = 0.0) -> None:
     axis.set_major_formatter("{x:g}")
 
 
-def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
+def _violins(runs: Runs, colours: Colours, title: str, *, by_client: bool = False) -> Any:
     """A violin per strategy, of rounds, or of clients (the paper's Figures 4 and 7)."""
     strategies = list(dict.fromkeys(run.strategy for run in runs))
     titles = [strategy_title(strategy) for strategy in strategies]
@@ -142,7 +146,7 @@ def _violins(runs: Runs, title: str, *, by_client: bool = False) -> Any:
             lengths = [time for time in times if time > 0]  # who sits out takes no time
             every += lengths
             if lengths:
-                _violin(axes, place, lengths, COLOURS[place % len(COLOURS)])
+                _violin(axes, place, lengths, colours[strategy])
         axes.axhline(1, color="black", linestyle="--", linewidth=1)
         where = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         axes.annotate("deadline", (0.99, 1), xytext=(0, 2), ha="right", **where)

@@ -129,6 +129,48 @@ def test_it_prints_with_every_chart_drawn(browser, page):
     assert all(browser.run("charts.map((one) => Boolean(one.chart))"))
 
 
+def test_on_paper_charts_are_dark_on_white_and_in_their_columns(browser, page):
+    """Whatever the screen is like: a dark and wide one, and one where charts were drawn before."""
+    browser.open(page, width=1400, dark=True)
+    browser.run(DRAW_ALL)
+    width = browser.run("charts[0].canvas.offsetWidth")
+    ask = """[dark, ...document.querySelectorAll("figure")].map((one) =>
+      one === dark ? dark : one.querySelector("canvas").offsetWidth <= one.offsetWidth)"""
+    browser.run(f"window.seen = []; addEventListener('beforeprint', () => seen.push(...{ask}))")
+    wide = "seen.push(Math.max(...charts.map((one) => one.canvas.offsetWidth)))"
+    browser.run(f"addEventListener('beforeprint', () => {wide})")
+    browser.ask("Page.printToPDF")
+    dark, *fits, widest = browser.run("seen")
+    assert not dark
+    assert all(fits)
+    assert widest <= (210 - 20) / 25.4 * 96 / 2  # two columns of A4, margins of 10 mm
+    assert browser.run("dark")
+    assert browser.run("charts[0].canvas.offsetWidth") == width
+
+
+def test_paper_says_whose_colour_is_whose(browser, page):
+    browser.open(page)
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    key = "[...document.querySelectorAll('nav button')].map((one) => one.checkVisibility())"
+    assert browser.run(key) == [True] * 4
+    assert browser.run("getComputedStyle(document.querySelector('i')).printColorAdjust") == "exact"
+    browser.ask("Emulation.setEmulatedMedia", media="")
+
+
+def test_rounds_in_which_no_time_has_passed_are_not_on_a_logarithm_of_time(browser, page):
+    browser.open(page)
+    own = "data.panels[0].curves.fedavg"
+    browser.run(f"{own}.forEach((run) => (run.time[0] = 0))")
+    for by, first in (("time", 2), ("round", 1)):
+        sets = f"lines(data.panels[0], 'test_accuracy', '{by}').sets"
+        found = browser.run(f"{sets}.filter((one) => one.label === 'FedAvg')[0].data")
+        assert len(found) == 13 - first
+        assert all(point["x"] > 0 for point in found)
+    browser.run(f"{own}.forEach((run) => run.time.fill(0))")
+    alt = browser.run("lines(data.panels[0], 'test_accuracy', 'time').alt")
+    assert "FedAvg NaN" in alt  # and the others are drawn
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing_serious(browser, page, dark):
     if not AXE.exists():

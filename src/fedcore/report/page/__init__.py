@@ -11,13 +11,13 @@ from pathlib import Path
 from string import Template
 
 from fedcore.errors import FedCoreError
-from fedcore.report import paper
 from fedcore.report.grids import Grid, counted, remarks, step_size_remarks, strategy_title
 from fedcore.report.output import PAGE
 from fedcore.report.page.data import charts
 from fedcore.report.page.formats import WRITERS, to_html
 from fedcore.report.page.jobs import Job, Level, levels_of, read_jobs
 from fedcore.report.page.tables import tables
+from fedcore.report.paper import title_of
 from fedcore.report.plots import COLOURS, DOING, SHOWN, draw_all
 from fedcore.report.records import Row, run_of
 from fedcore.report.summary import spread
@@ -35,22 +35,20 @@ def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str
     """Write the page of ``jobs`` into a folder; gives their levels, and its tables by name."""
     levels = levels_of(jobs)
     runs = [run for level in levels for run in level.runs]
-    sizes = {run["benchmark"]: run["job"].content.get("data") for run in runs}
-    sizes = {name: found for name, found in sizes.items() if found}
+    sizes = {run["benchmark"]: own for run in runs if (own := run["job"].content.get("data"))}
     grids = tables(levels, sizes, folder)
     html = {name: to_html(grid, name) for name, grid in grids.items()}
-    told = [f"{one.title}, {one.variant}: {text}" for one in levels for text in remarks(one.runs)]
+    told = [f"{title_of(a.benchmark)}, {a.variant}: {x}" for a in levels for x in remarks(a.runs)]
     told += [text for job in jobs for text in step_size_remarks(job.content["step_sizes"])]
     names = {run["strategy"]: strategy_title(run["strategy"]) for run in runs}
-    bins = {paper.title_of(name): found["bins"] for name, found in sizes.items()}
+    bins = {title_of(name): found["bins"] for name, found in sizes.items()}
     data = {"strategies": names, "panels": [*map(charts, levels)], "sizes": bins}
-    title = ", ".join(dict.fromkeys(paper.title_of(level.benchmark) for level in levels))
     kept = [job.content["environment"].items() for job in jobs]
     versions = ", ".join(dict.fromkeys(f"{name} {value}" for own in kept for name, value in own))
     seeds = ", ".join(map(str, sorted({run["seed"] for run in runs})))
     about = f"{counted(len(runs), 'run')} of {', '.join(names.values())}; seeds {seeds}. {versions}"
     content = {
-        "title": escape(title),
+        "title": escape(", ".join(dict.fromkeys(title_of(level.benchmark) for level in levels))),
         "about": escape(about),
         "findings": "".join(f"<li>{escape(text)}</li>" for text in told),
         "table_2": html.pop("table-2", ""),
@@ -76,10 +74,11 @@ def write_report(folders: Iterable[Path], out: Path, *, plots: bool) -> None:
     levels, grids = write_page(jobs, out)
     for (name, grid), (ending, write) in product(grids.items(), WRITERS.items()):
         (out / "tables" / f"{name}.{ending}").write_text(write(grid), "utf-8")
+    names = [run["strategy"] for level in levels for run in level.runs]
     for level in levels if plots else ():
         if runs := {run_of(run): run["records"] for run in level.runs if run["records"]}:
             (out / "figures" / level.name).mkdir(parents=True, exist_ok=True)
-            draw_all(runs, out / "figures" / level.name, (".pdf", ".png"))
+            draw_all(runs, out / "figures" / level.name, (".pdf", ".png"), names)
 
 
 @cache

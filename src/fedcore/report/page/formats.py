@@ -41,7 +41,7 @@ def to_csv(grid: Grid) -> str:
 
 def to_markdown(grid: Grid) -> str:
     """Pipes, with caption and notes below."""
-    texts, notes = _written(grid, MARKDOWN, "<sup>{}</sup>")
+    texts, notes = _written(grid, MARKDOWN, "<sup>{}</sup>", "<sup>, </sup>")
     head, *rows = (" | ".join(map("".join, row)) for row in texts)
     lines = [head, " | ".join(["---"] * len(grid.head)), *rows]
     below = (f"{n}. {note}" for note, n in notes.items())
@@ -50,7 +50,7 @@ def to_markdown(grid: Grid) -> str:
 
 def to_latex(grid: Grid) -> str:
     """A ``tabular`` that needs no package, with caption and notes below."""
-    texts, notes = _written(grid, LATEX, "$^{{{}}}$")
+    texts, notes = _written(grid, LATEX, "$^{{{}}}$", "$^{,}$")
     head, *rows = (" & ".join(map("".join, row)) + r" \\" for row in texts)
     columns = "l" * grid.names + "r" * (len(grid.head) - grid.names)
     signs = str.maketrans(LATEX)
@@ -60,15 +60,15 @@ def to_latex(grid: Grid) -> str:
 
 
 WRITERS = {"csv": to_csv, "md": to_markdown, "tex": to_latex}  # by the ending of a file
-Texts = list[list[tuple[str, str]]]  # of rows, what a cell says, and the marks of its notes
+Written = tuple[list[list[tuple[str, str]]], dict[str, int]]  # texts and marks by row; notes
 
 
-def _written(grid: Grid, signs: dict[str, str], mark: str) -> tuple[Texts, dict[str, int]]:
+def _written(grid: Grid, signs: dict[str, str], mark: str, gap: str = "") -> Written:
     """Head and rows, a name but the last empty where it stands above; and notes, numbered."""
     rows, known = [grid.head, *grid.rows], str.maketrans(signs)
     found = dict.fromkeys(note for row in rows for cell in row for note in cell.notes)
     notes = {note: number for number, note in enumerate(found, 1)}
-    marks = [["".join(mark.format(notes[n]) for n in cell.notes) for cell in row] for row in rows]
+    marks = [[gap.join(mark.format(notes[n]) for n in cell.notes) for cell in row] for row in rows]
     texts = [[cell.text.translate(known) for cell in row] for row in rows]
     for above, row, own in zip(grid.rows, grid.rows[1:], texts[2:], strict=False):
         same = (one.text == other.text for one, other in zip(above, row, strict=True))

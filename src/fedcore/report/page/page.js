@@ -12,6 +12,7 @@ let dark = false;
 function look() {
   const { color, backgroundColor } = getComputedStyle(document.body);
   dark = paint(backgroundColor).rgb.r < 128;
+  document.querySelectorAll("nav i").forEach((dot, n) => (dot.style.background = colourOf(names[n])));
   Object.assign(Chart.defaults, { color, borderColor: paint(color).alpha(0.2).rgbString(), animation: false, maintainAspectRatio: false });
 }
 function shade(colour) {
@@ -38,10 +39,10 @@ function axis(text, log, more) {
   return { type: log ? "logarithmic" : "linear", title: { display: Boolean(text), text }, ticks, afterBuildTicks: thin, ...more };
 }
 
-// Seeds thin and their median strong, as long as all of them are; beyond the eighth strategy dashed; the paper's dotted.
+// Seeds thin and their median strong, as long as all of them are; beyond the eighth strategy dashed; the paper's dotted. No time has no logarithm.
 function lines(panel, y, x) {
   const sets = [];
-  const add = (strategy, more, data, borderWidth, order, look) => sets.push({ strategy, label: more, data, borderWidth, order, showLine: true,
+  const add = (strategy, more, data, borderWidth, order, look) => sets.push({ strategy, label: more, data: data.filter((point) => point.x > 0 || x === "round"), borderWidth, order, showLine: true,
     borderColor: colourOf(strategy), borderDash: names.indexOf(strategy) < 8 ? [] : [7, 3], pointRadius: data.length > 1 ? 0 : 3, ...look });
   for (const [name, runs] of Object.entries(panel.curves)) {
     const curves = runs.map((run) => run[x].map((at, n) => ({ x: at, y: run[y][n] })));
@@ -54,7 +55,7 @@ function lines(panel, y, x) {
     const points = paper && paper[0].map((at, n) => ({ x: at, y: paper[1][n] }));
     if (paper) add(name, `${data.strategies[name]}, paper`, points, 1.5, 3, { borderColor: faint(name), borderDash: [2, 3] });
   }
-  const ends = sets.filter((set) => set.order !== 2).map((set) => `${set.label} ${short(set.data.at(-1).y ?? NaN)}`);
+  const ends = sets.filter((set) => set.order !== 2).map((set) => `${set.label} ${short(set.data.at(-1)?.y ?? NaN)}`);
   return { sets, scales: { x: axis(LABELS[x], x === "time"), y: axis(LABELS[y]) }, alt: `${LABELS[y]} at the end: ${ends.join(", ")}` };
 }
 
@@ -137,14 +138,15 @@ for (const section of document.querySelectorAll("[data-figure]")) {
 }
 
 const nav = document.querySelector("nav");
-const redraw = () => charts.filter((one) => one.chart).forEach(draw);
+const renew = (paper = false, which = (one) => one.chart) => // paper is white and has a width of its own
+  (document.documentElement.classList.toggle("paper", paper), look(), charts.filter(which).forEach(draw));
 for (const name of names) {
   const button = element("button", nav, data.strategies[name], { "aria-pressed": true });
   button.prepend(element("i", button, "", { style: `background: ${colourOf(name)}` }));
   button.onclick = () => {
     if (!hidden.delete(name)) hidden.add(name);
     button.setAttribute("aria-pressed", !hidden.has(name));
-    redraw();
+    renew();
   };
 }
 // Where there are several, charts are of one set of options, and of all benchmarks or one.
@@ -165,7 +167,6 @@ const watch = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "400px" });
 charts.forEach((one) => watch.observe(one.figure));
-const renew = (which) => () => (look(), charts.filter(which).forEach(draw));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", renew((one) => one.chart));
-addEventListener("beforeprint", renew((one) => !one.figure.hidden));
-addEventListener("afterprint", renew((one) => one.chart));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => renew());
+addEventListener("beforeprint", () => renew(true, (one) => !one.figure.hidden));
+addEventListener("afterprint", () => renew());
