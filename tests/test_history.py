@@ -1,7 +1,10 @@
 import dataclasses
+from importlib import metadata
 
 import pytest
 
+from fedcore import history
+from fedcore.compiled import have_numba
 from fedcore.history import History
 from fedcore.records import RoundRecord
 
@@ -40,3 +43,15 @@ def test_what_nobody_measured_is_none():
     assert history.final_test_accuracy is None
     assert history.best_test_accuracy is None
     assert history.steady_accuracy("train") is None
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_who_trained_says_whether_numba_did(monkeypatch, there):
+    """Compiled loops sum in another order, so numba is one of what can change a result."""
+    if there and not have_numba():
+        pytest.skip("numba is not installed")
+    monkeypatch.setattr(history, "have_numba", lambda: there)
+    history._source_and_processor.cache_clear()
+    found = history.environment()["numba"]
+    history._source_and_processor.cache_clear()
+    assert found == (metadata.version("numba") if there else "none")

@@ -6,6 +6,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import version
 from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from fedcore import __version__
+from fedcore.compiled import have_numba
 from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, RunKey
 from fedcore.types import Params
@@ -132,6 +134,7 @@ def _source_and_processor() -> dict[str, str]:
     """The commit of the checkout this runs from, or of a copy of one as $FEDCORE_COMMIT says."""
     root, ask = Path(__file__).parents[2], "git describe --always --dirty --abbrev=40 --exclude=*"
     known = {"commit": os.environ.get("FEDCORE_COMMIT", "unknown"), "processor": "unknown"}
+    known["numba"] = version("numba") if have_numba() else "none"  # compiled sums round otherwise
     with suppress(OSError, subprocess.CalledProcessError):
         if (root / ".git").exists():
             known["commit"] = subprocess.check_output(ask.split(), cwd=root, text=True).strip()

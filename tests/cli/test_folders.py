@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_what_is_there_already_is_kept_or_completed(machines, tmp_path):
     run_piece(CORE, out, OPTIONS, None)  # finished: nobody trains
 
 
+def test_a_merge_that_was_cut_off_is_whole_when_it_is_done_again(machines, tmp_path, monkeypatch):
+    def cut_off(*given, **more):
+        place = copy(*given, **more)
+        next(Path(place).glob("model-*")).unlink()
+        raise KeyboardInterrupt
+
+    copy, out = shutil.copytree, tmp_path / "out"
+    monkeypatch.setattr(shutil, "copytree", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        merge(machines, out)
+    monkeypatch.undo()
+    merge(machines, out)
+    assert files(out) == files(machines[0])
+
+
 def test_a_single_job_goes_by_its_folders_name(machines, tmp_path):
     assert merge([machines[0] / CORE.path], tmp_path / "out") == 1
     assert files(tmp_path / "out" / "30") == files(machines[0] / CORE.path)
@@ -99,7 +115,7 @@ def test_a_folder_without_results_is_refused(machines, tmp_path):
         lambda: merge([tmp_path], tmp_path / "out"),
         lambda: list(differences(tmp_path, tmp_path)),
     ):
-        with pytest.raises(BadOption, match="holds no results; name a folder that a job wrote"):
+        with pytest.raises(BadOption, match="holds no job; name a folder of a job"):
             look()
 
 

@@ -14,6 +14,7 @@ from fedcore.config import resolve
 from fedcore.errors import BadOption
 from fedcore.records import RunKey
 from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY, load_model, model_name
+from fedcore.report.page.jobs import jobs_of
 from fedcore.sim.measure import Measure, Score
 from fedcore.sim.world import levels_of
 
@@ -36,17 +37,9 @@ def merge(sources: Sequence[Path], out: Path) -> int:
     for name, job in best.items():
         if job != (target := out / name):
             shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(job, target)
+            shutil.copytree(job, target, ignore=shutil.ignore_patterns(EXPERIMENT))
+            shutil.copy2(job / EXPERIMENT, target)  # last: what is cut off here is no job
     return len(best)
-
-
-def jobs_of(folder: Path) -> dict[Path, Path]:
-    """All jobs in a folder, by where they lie in it."""
-    places = sorted(path.parent for path in folder.rglob(EXPERIMENT))
-    found = {place.relative_to(folder): place for place in places}
-    if not found:
-        raise BadOption(f"{str(folder)!r} holds no results; name a folder that a job wrote")
-    return found
 
 
 def differences(one: Path, other: Path) -> Iterator[str]:

@@ -54,14 +54,15 @@ class Level(NamedTuple):
 
 def read_jobs(folders: Iterable[Path]) -> list[Job]:
     """Every job in ``folders`` and below them; one that was interrupted counts as far as it is."""
-    jobs: list[Job] = []
-    for folder in folders:
-        found = sorted(path.parent for path in folder.rglob(EXPERIMENT))
-        if not found:
-            what = f"{str(folder)!r} holds no job"
-            raise BadOption(f"{what}; name a folder that 'fedcore compare' wrote, or one above it")
-        jobs += map(_read, found)
-    return jobs
+    return [_read(path) for folder in folders for path in jobs_of(folder).values()]
+
+
+def jobs_of(folder: Path) -> dict[Path, Path]:
+    """All jobs in a folder, by where they lie in it."""
+    places = sorted(path.parent for path in folder.rglob(EXPERIMENT))
+    if not places:
+        raise BadOption(f"{str(folder)!r} holds no job; name a folder of a job, or one above it")
+    return {place.relative_to(folder): place for place in places}
 
 
 def _read(path: Path) -> Job:
