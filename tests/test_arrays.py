@@ -95,7 +95,7 @@ def test_nothing_is_drawn_from_the_callers_generator():
         (TensorDataset(torch.zeros(0, 2), torch.zeros(0)), "at least one sample, got none"),
         (iter(()), "at least one sample, got none"),
         ((X, Y, Y), "dataset must be a pair .*, got a tuple of 3"),
-        (Triples(), r"pairs \(input, label\), got a list of 3"),
+        (Triples(), r"a batch .* must be a pair \(inputs, labels\) of .*, got a list of 3"),
         (X, "dataset must be a pair .* got a ndarray"),
         ([X, Y, Y], "dataset must be a pair .* got a list of 3"),
         ({"x": X}, "dataset must be a pair .* got a dict"),
@@ -127,7 +127,7 @@ def test_nothing_is_drawn_from_the_callers_generator():
             (X, [10**30] * 7),
             "labels of the dataset must be numbers, got object; number the classes",
         ),
-        (iter([(X, Y[:3])]), r"inputs of shape \(7, 2\) but 3 labels"),
+        (iter([(X, Y[:3])]), "a batch of the dataset has 7 inputs but 3 labels"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(source, sentence):

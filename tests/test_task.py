@@ -40,7 +40,7 @@ def test_a_head_that_does_not_exist_is_refused():
 
 def test_a_model_without_a_linear_layer_has_no_last_layer_gradient():
     task = Task(nn.Sequential(nn.Conv1d(1, 2, 1), nn.Flatten()))
-    with pytest.raises(BadOption, match="it has none"):
+    with pytest.raises(BadOption, match="without one; use proxy 'input'"):
         task.logits_and_head(task.initial_params(), torch.ones(1, 1, 2))
 
 
@@ -85,7 +85,7 @@ def test_a_probe_needs_one_pass_through_a_last_linear_layer():
     probe = torch.zeros(1, 2)
     without = Task(nn.Sequential(nn.Conv1d(1, 2, 1), nn.Flatten()))
     assert without.head_width == 0
-    with pytest.raises(BadOption, match="it has none"):
+    with pytest.raises(BadOption, match="without one; use proxy 'input'"):
         without.forward(without.initial_params(), torch.zeros(1, 1, 1), probe)
     layer = nn.Linear(2, 2)
     twice = Task(nn.Sequential(layer, layer))

@@ -130,22 +130,15 @@ def batches(
     """Inputs and labels of all samples of ``FORMS``, in order; fractions become ``dtype``."""
     seen = 0
     for batch in _raw(dataset, batch_size, dtype, classes=classes):
-        if not isinstance(batch, tuple | list) or len(batch) != 2:
-            raise BadData(f"dataset must give pairs (input, label), got {_describe(batch)}")
-        x = as_inputs("inputs", batch[0], dtype)
-        y = as_labels("labels", batch[1]) if classes else as_targets("labels", batch[1], dtype)
-        if len(x) != len(y):
-            shapes = " and ".join(str(tuple(part.shape)) for part in parts_of(x).values())
-            what = f"dataset has a batch with inputs of shape {shapes} but {len(y)} labels"
-            raise BadData(f"{what}; each input needs one")
-        for part in parts_of(x).values():
+        data = as_samples("a batch of the dataset", batch, dtype, classes=classes)
+        for part in parts_of(data.x).values():
             broken = (~torch.isfinite(part)).nonzero()
             if len(broken):
                 sample = seen + int(broken[0, 0])
                 raise BadData(f"inputs must be finite {dtype} numbers, but sample {sample} is not")
-        seen += len(y)
-        if len(y):
-            yield x, y
+        seen += len(data)
+        if len(data):
+            yield data.x, data.y
     if seen == 0:
         raise BadData("dataset must hold at least one sample, got none")
 

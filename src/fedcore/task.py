@@ -196,7 +196,8 @@ class Task:
 
     def _needed_head(self) -> nn.Linear:
         if self._head is None:
-            raise BadOption("proxy needs a model with an nn.Linear as its last layer; it has none")
+            got = f"got a {type(self.model).__name__} without one; use proxy 'input'"
+            raise BadOption(f"proxy needs a model with an nn.Linear as its last layer, {got}")
         return self._head
 
 
@@ -211,7 +212,9 @@ def layers_of(names: Iterable[str]) -> list[list[str]]:
 
 
 def trained_names(params: Params, share: float) -> list[str]:
-    """The layers nearest the output with at most a ``share`` of all parameters; one at least."""
+    """The layers nearest the output, at most a ``share`` of all parameters, or one; 1: them all."""
+    if share == 1:
+        return list(params)
     layers = layers_of(params)
     if len(layers) < 2:
         what = f"the model has one layer, so it cannot be trained in part (a share of {share:g})"
@@ -224,8 +227,7 @@ def trained_names(params: Params, share: float) -> list[str]:
 
 def sent_bytes(params: Params, share: float) -> int:
     """Bytes of the answer of a client that trains a share of a model."""
-    names = params if share == 1 else trained_names(params, share)
-    return sum(params[name].numel() * params[name].element_size() for name in names)
+    return sum(params[name].nbytes for name in trained_names(params, share))
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:

@@ -91,9 +91,9 @@ def test_a_file_may_set_hyperparameters(own):
     [
         (
             "def load():\n    return open('/none.csv')",
-            r"table.py' failed: FileNotFoundError: .*none",
+            r"table.py' failed with FileNotFoundError: .*none",
         ),
-        ("def load():\n    return {}['x']", "failed: KeyError: 'x'"),
+        ("def load():\n    return {}['x']", "failed with KeyError: 'x'"),
         ("def load():\n    return 3", "'table' must return a fedcore FederatedDataset, got a int"),
         ("", "dataset file '.*table.py' has no function 'load'; see examples/"),
     ],

@@ -181,9 +181,6 @@ def coreset_for(
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")
     task = Task(model, head, terms)
-    if task.head_width == 0:
-        got = f"got a {type(model).__name__} without one; use proxy {STATIC!r}"
-        raise BadOption(f"proxy {proxy!r} needs a model with an nn.Linear as its last layer, {got}")
     with naming(model), _evaluating(model) as state, torch.enable_grad():
         weight = task.head_weight(state).detach()
         seen, labels_seen = _pass(task, state, dataset, size)

@@ -23,6 +23,7 @@ from fedcore.coreset.metric import Array, Euclidean, Metric, OuterProduct, as_ro
 from fedcore.errors import BadOption
 from fedcore.task import Task
 from fedcore.types import Params
+from fedcore.values import one_of
 
 STATIC = "input"
 LAST_LAYER_INPUT = "last-layer-input"
@@ -46,11 +47,8 @@ class HeadGradients(NamedTuple):
         joined = cls(*map(torch.cat, zip(*parts, strict=True)))
         if order is None:
             return joined
-        return joined.take(torch.argsort(order).to(joined.residuals.device))
-
-    def take(self, rows: slice | Tensor) -> Self:
-        """What some of the rows showed."""
-        return type(self)(*(values[rows] for values in self))
+        places = torch.argsort(order).to(joined.residuals.device)
+        return cls(*(values[places] for values in joined))
 
 
 def head_gradients(
@@ -93,14 +91,12 @@ def residual_metric(residuals: Array, weight: Array) -> Euclidean:
 
 def space_of(proxy: str, seen: HeadGradients, weight: Tensor, *, bias: bool) -> Metric:
     """The space of a ``proxy`` that looks at gradients; ``weight`` is the last layer's W [C, d]."""
+    one_of(LAST_LAYER_INPUT, LOGITS, LAST_LAYER)("proxy that looks at gradients", proxy)
     if proxy == LAST_LAYER_INPUT:
         return residual_metric(seen.residuals, weight)
-    if proxy == LAST_LAYER and seen.inputs.shape[1] == 0:
-        often = "runs once a sample, but here it runs at several positions"
-        raise BadOption(f"proxy 'last-layer' needs a last layer that {often}; use {LOGITS!r}")
-    if proxy == LAST_LAYER:
-        return OuterProduct(seen.residuals, seen.inputs, bias)
     if proxy == LOGITS:
         return Euclidean(seen.residuals)
-    known = ", ".join(name for name in PROXIES if name != STATIC)
-    raise BadOption(f"proxy must be one of {known} to look at gradients, got {proxy!r}")
+    if seen.inputs.shape[1] == 0:
+        often = "runs once a sample, but here it runs at several positions"
+        raise BadOption(f"proxy 'last-layer' needs a last layer that {often}; use {LOGITS!r}")
+    return OuterProduct(seen.residuals, seen.inputs, bias)

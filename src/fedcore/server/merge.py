@@ -8,10 +8,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fedcore.errors import BadOption
 from fedcore.server.method import Merge, Strategy
 from fedcore.server.state import ServerState
 from fedcore.types import LocalUpdate, Params
+from fedcore.values import one_of
 
 Updates: TypeAlias = Sequence[LocalUpdate]
 Together = Callable[[ServerState, Updates], ServerState]
@@ -38,8 +38,7 @@ AGGREGATIONS: dict[str, Weight] = {"mean": by_draws, "samples": by_samples}
 
 def aggregation(name: str) -> Merge:
     """The weighted mean called ``name``."""
-    if name not in AGGREGATIONS:
-        raise BadOption(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {name!r}")
+    one_of(*AGGREGATIONS)("aggregation", name)
     return partial(RunningMean, AGGREGATIONS[name])
 
 

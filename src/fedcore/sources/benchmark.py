@@ -1,10 +1,11 @@
 """From a benchmark's name to its dataset: ``synthetic-1-1`` is ``synthetic`` and ``1-1``."""
 
+from contextlib import nullcontext
 from types import ModuleType
 from typing import NamedTuple
 
 from fedcore import plugins
-from fedcore.errors import BadData, BadOption, FedCoreError, UnknownPlugin
+from fedcore.errors import BadData, BadOption, UnknownPlugin, blaming
 from fedcore.plugins import Options
 from fedcore.sources.files import DataDir
 from fedcore.sources.partitions import RULES, dealt
@@ -42,15 +43,10 @@ class Benchmark(NamedTuple):
                 accepted = sorted({*plugins.keywords(load), *RULES} - OWN.keys())
                 raise BadOption(plugins.unknown("data option", key, accepted, see=""))
         every = {"seed": seed, "data_dir": data_dir, **self.options, **options}
-        try:
+        ours = self.module.__name__.startswith("fedcore.")  # whose failure is a defect, seen whole
+        with nullcontext() if ours else blaming(f"load of dataset file {self.module.__file__!r}"):
             dataset = load(**plugins.taken(load, every))
             dataset = dealt(dataset, rules) if rules else dataset
-        except Exception as error:
-            # A failure of our own is a defect, to be seen whole.
-            if isinstance(error, FedCoreError) or self.module.__name__.startswith("fedcore."):
-                raise
-            why = f"{type(error).__name__}: {error}"
-            raise BadData(f"load of dataset file {self.module.__file__!r} failed: {why}") from error
         if isinstance(dataset, FederatedDataset):
             return dataset
         found = f"a fedcore FederatedDataset, got a {type(dataset).__name__}"

@@ -104,7 +104,7 @@ class LinearExecutor(BlockwiseExecutor):
         flat = parameters_to_vector(params.values()).cpu()
         parts = torch.split(flat, [value.numel() for value in params.values()])
         views = {n: part.view(params[n].shape) for n, part in zip(params, parts, strict=True)}
-        names = [*params] if plan.trained_share == 1 else trained_names(params, plan.trained_share)
+        names = trained_names(params, plan.trained_share)
         others = [value for name, value in views.items() if name not in names]
         left = sum(value.dim() > 1 for value in others), sum(value.numel() for value in others)
         w, added = flat.numpy(), np.empty(0, np.float32)

@@ -110,8 +110,7 @@ class Steps:
         """Put a copy of the global model, and what each client's rule has of its own, in slots."""
         shifts, own = [one.shift for one in assignments], []
         for plan in (one.plan for one in assignments):
-            share = plan.trained_share
-            trained = params if share == 1 else trained_names(params, share)
+            trained = set(trained_names(params, plan.trained_share))
             own.append([plan.step_scale, plan.prox_mu, *(name in trained for name in params)])
         scales, pulls, *kept = zip(*own, strict=True)
         given = any(one is not None for one in shifts)

@@ -29,16 +29,10 @@ def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     inside = points if points.shape[1] <= LONG else _inside(points)
     if inside is None:
         return rows
-    norms = inside.square().sum(1)
-    rotated = inside @ _directions(inside).float()
+    norms, sample = inside.square().sum(1), inside[:SAMPLE].double()
+    directions = torch.linalg.eigh(sample.T @ sample).eigenvectors.flip(1)  # most telling first
+    rotated: Tensor = inside @ directions.float()
     return rotated[:, : _width(rotated, norms)].numpy()
-
-
-def _directions(points: Tensor) -> Tensor:
-    """Return the principal directions of the first points, uncentred, the most telling first."""
-    sample = points[:SAMPLE].double()
-    directions: Tensor = torch.linalg.eigh(sample.T @ sample).eigenvectors.flip(1)
-    return directions
 
 
 def _width(rotated: Tensor, norms: Tensor) -> int:

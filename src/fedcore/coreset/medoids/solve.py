@@ -73,7 +73,10 @@ def solve(
     factors = [factor.cpu().numpy() for factor in single.factors]
     points = distinct(factors, seed, classes)
     if k >= len(points.first):
-        return _all_distinct(points, k)
+        # There are no more than k different points: each is chosen, then second copies.
+        others = np.setdiff1d(np.arange(count), points.first)
+        indices = np.sort(np.append(points.first, others[: k - len(points.first)]))
+        return Medoids(indices, _assignment(points, indices, points.first), "exact")
     if classes is not None:
         if k < (present := len(np.unique(classes))):
             why = f"if points are to be served by their own label, got {k}"
@@ -175,13 +178,6 @@ def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices
         got = f"got {values.dtype} of shape {tuple(values.shape)}"
         raise ValueError(f"labels must be integers, one integer a point ({count} points), {got}")
     return values.cpu().numpy().astype(np.int64)
-
-
-def _all_distinct(points: Distinct, k: int) -> Medoids:
-    """There are no more than k different points: each is chosen, then second copies."""
-    others = np.setdiff1d(np.arange(len(points.group)), points.first)
-    indices = np.sort(np.append(points.first, others[: k - len(points.first)]))
-    return Medoids(indices, _assignment(points, indices, points.first), "exact")
 
 
 def _assignment(points: Distinct, indices: Indices, served: Indices) -> Indices:

@@ -18,8 +18,7 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     """
     space = candidates.space
     device = space.factors[0].device
-    first = torch.zeros(1, dtype=torch.int64, device=device)
-    beyond = 2.0 * float(distances(space, slice(None), first).max())  # no two are further apart
+    beyond = 2.0 * float(distances(space, slice(None), slice(1)).max())  # none are further apart
     gap = torch.full((len(candidates),), beyond, dtype=torch.float64, device=device)
     gains = torch.empty_like(gap)
     for rows in blocks(len(space), len(space)):  # n² distances, a block at a time

@@ -28,10 +28,8 @@ def split_budget(budget: int, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     budget = min(budget, int(sizes.sum()))
     shares: NDArray[np.int64] = np.zeros_like(sizes)
-    present = np.flatnonzero(sizes)
-    if budget < len(present):
-        largest = present[np.argsort(-sizes[present], kind="stable")]
-        shares[largest[:budget]] = 1
+    if budget < np.count_nonzero(sizes):
+        shares[np.argsort(-sizes, kind="stable")[:budget]] = 1
         return shares
     exact = budget * sizes / sizes.sum()
     shares = np.maximum(np.floor(exact).astype(np.int64), (sizes > 0).astype(np.int64))
