@@ -66,6 +66,7 @@ def hard_sets(size, draw):
             points * 10.0 ** draw.uniform(-38, 30, size=(size, 1))
         ).astype(np.float32),
         "denormal": (points * 1e-43).astype(np.float32),
+        "below single precision": points * 1e-60,
         "huge": points * 1e37,
         "equal up to rounding": points[draw.integers(4, size=size)] * rounding,
         "far from zero": points + 1e8,
@@ -86,6 +87,8 @@ def test_numbers_of_any_size_make_a_coreset(name, kind):
         check(found, size, budget)
         assert np.isfinite(found.gradient_error)
         assert found.objective is None or np.isfinite(found.objective)
+        if kind == "below single precision" and found.objective is not None:
+            assert found.objective > 1e-63
         built = build_coreset(
             Candidates(Euclidean(points), torch.arange(size) % 3, torch.rand(size)),
             budget,

@@ -66,23 +66,28 @@ def as_rows(values: Array, name: str) -> Tensor:
     largest = max(-low, high)
     more = tensor.dtype in (torch.float64, torch.int64, torch.int32) and _far_from_zero(rows)
     lost = more and not torch.equal(rows.double(), tensor.double())
-    if lost or not (largest == 0 or SMALLEST <= largest <= LARGEST):
-        return (tensor.to(torch.float64) + 0.0).contiguous()
-    return rows
+    fits = SMALLEST <= largest <= LARGEST and not lost
+    return rows if fits else (tensor.to(torch.float64) + 0.0).contiguous()
+
+
+def near_zero(rows: Tensor) -> Tensor:
+    """Return rows that lie far from zero less the middle of each column, others as they are."""
+    return rows - sum(torch.aminmax(rows, dim=0)) / 2 if _far_from_zero(rows) else rows
 
 
 def _far_from_zero(rows: Tensor) -> bool:
     """Say whether numbers are large against how far they spread in any column."""
-    low, high = torch.aminmax(rows, dim=0)
-    largest = torch.maximum(-low, high).max()
-    return bool(largest > OFFSET * (high.double() - low.double()).max())
+    ends = (torch.aminmax(some, dim=0) for some in (rows[:8], rows))  # of most, a few tell
+    return all(
+        bool(torch.maximum(-low, high).max() > OFFSET * (high.double() - low.double()).max())
+        for low, high in ends
+    )
 
 
 def _scaled(rows: Tensor) -> Tensor:
     """Return float64 rows in float32, times the power of two that brings the largest to 1."""
     largest = rows.abs().max() if rows.numel() else rows.new_zeros(())
-    exponent = int(torch.frexp(largest).exponent)
-    return torch.ldexp(rows, torch.tensor(-exponent, device=rows.device)).float() + 0.0
+    return torch.ldexp(rows, -torch.frexp(largest).exponent).float() + 0.0
 
 
 class Metric:
@@ -106,9 +111,7 @@ class Metric:
         *others, last = (factor.double() for factor in self.factors)
         if self.bias:  # the constant must shrink with the inputs; as a column, it does
             last = torch.cat((last, torch.ones_like(last[:, :1])), dim=1)
-        if not others and _far_from_zero(last):
-            low, high = torch.aminmax(last, dim=0)
-            last = last - (low + high) / 2
+        last = last if others else near_zero(last)
         return self.of((_scaled(factor) for factor in (*others, last)), False)
 
     def of(self, factors: Iterable[Tensor], bias: bool) -> Self:

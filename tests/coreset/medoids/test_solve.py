@@ -242,6 +242,19 @@ def test_an_offset_of_float64_points_does_not_matter(path):
     assert far.objective == pytest.approx(near.objective, rel=0.02)
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("width", [50, 150])
+def test_an_offset_of_long_float32_points_does_not_matter(path, width):
+    """Everybody has the nearest medoid, by differences of the numbers as they are."""
+    points = np.random.default_rng(2).normal(size=(150, width)) + 1e6
+    points = points.astype(np.float32).astype(np.float64)
+    answer = solve(points.astype(np.float32), 40, path=path)
+    gaps = points[:, None] - points[answer.indices][None]
+    best = np.linalg.norm(gaps, axis=2).min(axis=1).sum()
+    assert answer.objective == pytest.approx(best, rel=1e-4)
+    assert best < 1.03 * solve(points - 1e6, 40, path=path).objective
+
+
 class Clock:
     """Says that the time is up after so many looks."""
 

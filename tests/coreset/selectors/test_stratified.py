@@ -61,3 +61,8 @@ def test_fewer_samples_than_classes_leave_out_no_class_for_good():
     totals = [total(stratified.select(candidates, 1, Told([j]))) for j in range(6)]
     assert totals == pytest.approx([6 * 2.0**j for j in range(6)])
     assert np.mean(totals) == pytest.approx(63)
+
+
+def test_nobody_is_assigned_so_there_is_no_objective():
+    found = stratified.select(Candidates(Euclidean(POINTS), LABELS), 3, np.random.default_rng(0))
+    assert (found.objective, found.assignment) == (None, None)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedcore.coreset.metric import near_zero
 from fedcore.seeding import words
 
 LONG = 128  # coordinates that may be turned without asking whether that is worth it
@@ -20,15 +21,15 @@ IDLE = 2e-6  # of a point's norm: what rounding to float32 leaves in directions 
 
 
 def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return long vectors in their principal directions, those of the first points, uncentred.
+    """Return long vectors in their principal directions, those of the first points.
 
     Coordinates at the end go if for every point they are no more than its own rounding; vectors
     that fill many dimensions stay as they are.
     """
-    points = torch.from_numpy(rows)
+    points = near_zero(torch.from_numpy(rows))  # or the rounding of norms would hide distances
     inside = points if points.shape[1] <= LONG else _inside(points)
     if inside is None:
-        return rows
+        return points.numpy()
     norms, sample = inside.square().sum(1), inside[:SAMPLE].double()
     directions = torch.linalg.eigh(sample.T @ sample).eigenvectors.flip(1)  # most telling first
     rotated: Tensor = inside @ directions.float()

@@ -54,10 +54,9 @@ def select_per_class(
     for own, share in zip(groups, shares.tolist(), strict=True):
         if share == 0:
             continue
+        part = everything(share, own.device)
         if share < len(own):
             part = select(candidates.take(own), share, generator)
-        else:
-            part = everything(share, own.device)
         indices.append(own[part.indices])
         weights.append(part.weights)
         objective += part.objective or 0.0
@@ -67,5 +66,5 @@ def select_per_class(
     chosen, order = torch.sort(torch.cat(indices))
     if len(indices) < len(groups):
         return nearest_counts(candidates.space, chosen)
-    assignment = torch.searchsorted(chosen, owner) if known else None
-    return finish(candidates.space, chosen, torch.cat(weights)[order], objective, assignment)
+    served = (objective, torch.searchsorted(chosen, owner)) if known else ()
+    return finish(candidates.space, chosen, torch.cat(weights)[order], *served)
