@@ -88,7 +88,7 @@ def whole_number(name: str, value: Any, least: int, most: float = math.inf) -> i
 
 def number_of(name: str, value: Any, count: int) -> int:
     """How many of ``count`` a whole number asks for, or a share strictly between 0 and 1."""
-    if isinstance(value, float) and 0 < value < 1:
+    if isinstance(value, float | np.floating) and 0 < value < 1:
         return max(1, round(value * count))
     return whole_number(name, value, 1)
 

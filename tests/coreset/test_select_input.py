@@ -125,3 +125,8 @@ def test_labels_of_any_kind_of_number_give_the_same(selector):
 def test_every_refusal_can_be_caught_as_one_kind():
     with pytest.raises(FedCoreError):
         select_coreset(points(), 5, selector=object())
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_share_may_be_a_number_of_numpy(kind):
+    assert len(select_coreset(np.eye(20), kind(0.25)).indices) == 5

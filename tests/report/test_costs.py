@@ -107,6 +107,7 @@ def test_default_targets_are_shares_of_the_best_median_of_final_accuracies():
     second = [[a_round(1, 1, a)] for a in (0.1, 0.5, 0.9)]
     assert targets_of([first, second]) == pytest.approx((0.54, 0.57, 0.594))
     assert targets_of([[[a_round(1, 1, None)]]]) == ()
+    assert targets_of([[[a_round(1, 1, 0.0)]]]) == ()  # which everybody has from the start
 
 
 def test_what_a_budget_of_time_cut_short_was_not_merged():

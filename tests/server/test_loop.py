@@ -8,7 +8,7 @@ import torch
 from fedcore.errors import BadOption
 from fedcore.records import Waste
 from fedcore.server.clock import VirtualClock
-from fedcore.server.loop import Server, checked, is_sound
+from fedcore.server.loop import FUTILE, Server, checked, is_sound
 from fedcore.server.merge import aggregation, all_at_once
 from fedcore.server.method import Action, Pace, Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
@@ -239,6 +239,17 @@ def test_merging_every_answer_lets_the_slow_go_on_from_an_old_version():
     # client 1 from version 0: 0 + 10; client 0 from version 1: 1 + 1
     assert [merged.state.params["w"].item() for merged in rounds] == [1.0, 10.0, 2.0, 3.0]
     assert executor.asked[0] == [(0, 0, 0), (1, 0, 0)]  # one version, trained together
+
+
+@pytest.mark.parametrize("answers", [{0: float("nan"), 1: float("inf")}, None])
+def test_where_nobody_answers_soundly_a_merge_comes_all_the_same(answers):
+    """A model that diverged, or jobs that are all lost: more of them would change nothing."""
+    server = serve(buffered(1, at_once=True), Echo(answers), sampler=Sampler(in_turn), merges=3)
+    server.clock.dropout = 0.0 if answers else 1.0
+    rounds = list(server.run(START))
+    assert [len(merged.clients) for merged in rounds] == [FUTILE + 1] * 3  # two were at work
+    assert [merged.rejected for merged in rounds] == [FUTILE + 1 if answers else 0] * 3
+    assert [merged.state.params["w"].item() for merged in rounds] == [0.0] * 3
 
 
 def test_a_client_that_starts_twice_from_a_version_is_told_so():

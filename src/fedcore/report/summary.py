@@ -80,8 +80,8 @@ def chosen_runs(runs: Runs) -> Runs:
 def targets_of(strategies: Iterable[Sequence[Sequence[RoundRecord]]]) -> tuple[float, ...]:
     """Default targets: shares of the best final accuracy, medians of seeds, as tables show it."""
     final = [[a for run in runs if (a := run[-1].test_accuracy) is not None] for runs in strategies]
-    best = max((median(values) for values in final if values), default=None)
-    return () if best is None else tuple(share * best for share in SHARES)
+    best = max((median(values) for values in final if values), default=0.0)
+    return tuple(share * best for share in SHARES) if best else ()  # 0 is everybody's
 
 
 def jain(values: Iterable[float], count: int) -> float | None:

@@ -26,6 +26,7 @@ from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalU
 
 log = logging.getLogger(__name__)
 Loss = Callable[[Params, ClientId], float]  # mean loss of a model on a client's samples
+FUTILE = 100  # jobs in a row that came to nothing, after which nobody is replaced before a merge
 DOUBLINGS = 64  # of a deadline at most: a strategy may have nobody work, whatever it is
 
 
@@ -93,14 +94,14 @@ class Server:
     def _until_merge(self, state: ServerState) -> Merged:
         pace, clock = self.strategy.pace, self.clock
         merging, memory = self.strategy.merge(state), state.sampler
-        answers, rejected, rang, trained = 0, 0, False, 0.0
+        answers, rejected, futile, rang, trained = 0, 0, 0, False, 0.0
         taken: list[Assignment] = []
         self._draws, self._starts, self._seen = 0, Counter(), state.seen
         self._look_ahead(state.version)
         records = self._hand_out(state, memory)
         alarm = None if pace.alarm is None else pace.alarm * clock.deadline
         while (action := pace.decide(Situation(answers, len(clock), rang))) is Action.WAIT:
-            if pace.refill_at_once:
+            if pace.refill_at_once and futile < FUTILE:
                 records += self._hand_out(state, memory)
             if len(clock) == 0:  # nothing will happen any more
                 break
@@ -111,7 +112,7 @@ class Server:
             if arrival is None:
                 rang = True
                 continue
-            job, update = arrival
+            (job, update), futile = arrival, futile + 1
             if update is None:
                 records.append(_wasted(job, (job.lost or 0.0) + job.away, state, Waste.LOST))
                 continue
@@ -122,7 +123,7 @@ class Server:
             ended = None if clock.now == update.seconds else clock.now
             records.append((job.sequence, replace(record, ended=ended)))
             if sound:
-                answers += update.copies
+                answers, futile = answers + update.copies, 0
                 taken.append(job.assignment)
                 merging.add(update, job.base)
                 if self.sampler.observe is not None:
@@ -146,8 +147,7 @@ class Server:
 
     def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
-        away = self.clock.away()
-        out = self.clock.in_flight
+        away, out = self.clock.away(), self.clock.in_flight
         most = self.strategy.pace.concurrency or self.clients_per_round
         room = most - sum(job.copies for job in out)
         if room <= 0:
