@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -80,6 +81,17 @@ def test_a_finished_job_has_a_summary_and_no_checkpoint(tmp_path, always_checkpo
     content = json.loads((tmp_path / "job" / SUMMARY).read_text())
     assert content["schema"] == 1
     assert content["results"][0]["strategy"] == "fedcore"
+
+
+def test_who_went_on_and_who_never_stopped_have_one_summary(tmp_path):
+    """A loss that is no number is null on disk, and so it is for a process that wrote it."""
+    folder = create(tmp_path / "job")
+    for run in RUNS:
+        for number in (1, 2, 3):
+            folder.add(replace(record(number), train_loss=float("nan")), run, state(number))
+    written = resume(tmp_path / "job").finish()["results"]
+    assert folder.finish()["results"] == written
+    assert written[0]["final_train_loss"] is None
 
 
 def test_a_state_is_made_only_when_a_checkpoint_is_due(tmp_path):

@@ -3,6 +3,7 @@
 Two clients: 100 seconds a job, exactly on time, and 200.
 """
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from fedcore.server.method import Action, Pace, Sampler, Strategy
 from fedcore.server.state import ServerState, from_snapshot, to_snapshot
 from fedcore.sources.clients import ClientSizes
 from fedcore.strategies import fedavg
-from fedcore.types import ClientProfile, LocalUpdate
+from fedcore.types import SIT_OUT, ClientProfile, LocalUpdate
 
 SIZES = ClientSizes.of({0: 10, 1: 10})
 START = ServerState({"w": torch.tensor([0.0])})
@@ -137,6 +138,19 @@ def test_where_everybody_is_away_time_passes_until_one_is_back():
     (only,) = serve(presence=presence, merges=1).run(START)
     assert [c.client_id for c in only.clients] == [1]
     assert only.seconds == pytest.approx(230.0, rel=1e-12)
+
+
+def test_where_nobody_there_has_anything_to_do_time_passes_until_another_comes_or_goes():
+    """Client 1 alone can work: it comes at 20 and is away from 50 until 120, so it ends at 290."""
+    presence = Presence(SIZES, 1.0, 1.0, 0)
+    presence._first = np.array([True, False])
+    presence._ends = [np.array(row, float) for row in ([60, 20], [90, 50], [900, 120], [999, 999])]
+    plan = fedavg.build().plan
+    picky = Strategy(lambda c, d, e: SIT_OUT if c is FAST else plan(c, d, e), aggregation("mean"))
+    rounds = list(serve(picky, presence=presence, budget=500.0).run(START))
+    assert [merged.seconds for merged in rounds] == pytest.approx([20.0, 270.0, 200.0], rel=1e-12)
+    worked = [[client.work > 0 for client in merged.clients] for merged in rounds]
+    assert worked == [[False], [False, True], [False, True]]
 
 
 def test_where_nobody_is_back_within_the_budget_the_run_is_over():

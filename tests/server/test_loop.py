@@ -355,6 +355,7 @@ def test_what_a_strategy_remembers_goes_through_the_state():
     ("plan", "sentence"),
     [
         (None, "must return a LocalPlan, got NoneType"),
+        (LocalPlan((Phase(1),), "slow"), "path of a plan must be one of .*, got 'slow'"),
         (LocalPlan((Phase(0),), Way.FULL), "1 epoch or more, got 0"),
         (LocalPlan((Phase(-2),), Way.FULL), "1 epoch or more, got -2"),
         (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Way.FULL), "1 sample or more"),

@@ -114,8 +114,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     federations = {seed: build(seed, experiment.method, terms) for seed in experiment.seed}
     first = next(iter(federations.values()))
     for strategy in experiment.strategies:
-        built = build_strategy(strategy, experiment, first.proxy, there, first.model_bytes)
-        if built.in_parts:
+        if build_strategy(strategy, experiment, first.proxy, there, first.model_bytes).in_parts:
             first.task.check_layers()
     build_sampler(experiment)
     name = experiment.strategies[:1]

@@ -159,8 +159,7 @@ class Coresets:
             self._kept[client, spec] = samples
             self._kept_samples += len(samples.indices)
             while self._kept_samples > MOST_KEPT and len(self._kept) > 1:
-                oldest = next(iter(self._kept))
-                self._kept_samples -= len(self._kept.pop(oldest).indices)
+                self._kept_samples -= len(self._kept.pop(next(iter(self._kept))).indices)
         return samples
 
     def _worked(self, choose: Choose) -> Samples:

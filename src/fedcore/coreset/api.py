@@ -172,8 +172,7 @@ def coreset_for(
     size = whole_number("batch_size", batch_size, 1)
     terms = Terms(loss_of(loss), "keep")
     if proxy == STATIC:
-        read = batches(dataset, size, classes=terms.loss is None)
-        inputs, labels = zip(*read, strict=True)
+        inputs, labels = zip(*batches(dataset, size, classes=terms.loss is None), strict=True)
         rows = joined(inputs)
         rows = rows if isinstance(rows, Tensor) else rows.flat()
         options = {**_classes(torch.cat(labels)), **options}

@@ -47,8 +47,7 @@ def build_coreset(
     if selector.endswith(".py"):
         raise BadOption(f"selector {selector!r} {wrong}") from cause
     log.warning("selector %r %s; took %d of %d samples at random", selector, wrong, budget, size)
-    plain = selector_of(PLAIN)(candidates, budget, generator)
-    return replace(plain, fell_back=True)
+    return replace(selector_of(PLAIN)(candidates, budget, generator), fell_back=True)
 
 
 _ours = functools.cache(functools.partial(plugins.load, "selector"))

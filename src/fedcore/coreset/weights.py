@@ -40,5 +40,4 @@ def finish(
     assignment: Tensor | None = None,
 ) -> Coreset:
     """A coreset with its gradient error measured."""
-    error = gradient_error(space, chosen, weights)
-    return Coreset(chosen, weights, objective, error, assignment)
+    return Coreset(chosen, weights, objective, gradient_error(space, chosen, weights), assignment)

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from fedcore.config import Experiment, Options
 from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RoundRecord, RunKey, Snapshot
+from fedcore.report import records as rows
 from fedcore.report.records import Runs, event_lines, is_over, read_runs, run_of, to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.types import Params
@@ -128,8 +129,9 @@ class OutputFolder:
         """Write a round; now and then what ``snapshot`` makes too, and the last round's model."""
         if record.ending is not None and model:  # before the line that ends the run
             save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
-        self.runs.setdefault(run, []).append(replace(record, events=()))
-        line, self._check = to_lines([to_row(run, record)], self._check)
+        row = to_row(run, record)
+        self.runs.setdefault(run, []).append(rows.from_row(row)[1])  # as one that goes on has it
+        line, self._check = to_lines([row], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
         for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
@@ -152,8 +154,8 @@ class OutputFolder:
         return content
 
     def _rewrite(self) -> None:
-        rows = (to_row(run, record) for run, records in self.runs.items() for record in records)
-        text, self._check = to_lines(rows)
+        known = (to_row(run, record) for run, records in self.runs.items() for record in records)
+        text, self._check = to_lines(known)
         _write(self.path / ROUNDS, text)
         with suppress(FileNotFoundError):  # of versions before 0.4
             lines = (self.path / EVENTS).read_text("utf-8").splitlines(keepends=True)

@@ -40,7 +40,7 @@ class Clock(Protocol):
         """Seconds of τ, or another one, that a client has for work; the rest is sending."""
 
     def send(self, jobs: Sequence[Job]) -> None:
-        """Hand jobs out."""
+        """Hand jobs out; if none and nobody works, time may pass until another can be asked."""
 
     def away(self) -> frozenset[ClientId]:
         """Who cannot be asked now; where nobody can and nobody works, time passes before."""
@@ -86,9 +86,11 @@ class Presence:
         ended = np.sum([ends <= time for ends in self._ends], axis=0) + self._dropped
         absent = self._first == (ended % 2 == 1)
         found = frozenset(self._sizes.ids[place] for place in np.flatnonzero(absent).tolist())
-        if not absent.all():
-            return found, None
-        return found, float(min(ends[ends > time].min() for ends in self._ends))
+        return found, self.change(time) if absent.all() else None
+
+    def change(self, time: float) -> float:
+        """When the next client comes or goes, after a time that ``away`` was asked for."""
+        return float(min(ends[ends > time].min() for ends in self._ends))
 
     def pause(self, client: ClientId, time: float, seconds: float) -> float:
         """How long a client is away while it works for ``seconds`` from a time on."""
@@ -159,6 +161,8 @@ class VirtualClock(Clock):
             if not new and job.started > self.began:
                 self._events.append(event("started", job.started, job.assignment))
             insort(self._queue, self._begin(job) if new else job, key=ARRIVAL)
+        if self.presence is not None and not (self._queue or self.now):  # they had nothing to do
+            self._pass(self.presence.change(self.began))
 
     def away(self) -> frozenset[ClientId]:
         """Who cannot be asked now; where nobody can and nobody works, time passes before."""
@@ -167,10 +171,13 @@ class VirtualClock(Clock):
         found, back = self.presence.away(self.began + self.now)
         if back is None or self._queue:
             return found
-        self.over = back > self.budget
-        # Rounding must not make it earlier than that client is back.
-        self.now = min(back + math.ulp(back), self.budget) - self.began
+        self._pass(back)
         return self.presence.away(self.began + self.now)[0]
+
+    def _pass(self, time: float) -> None:
+        self.over = time > self.budget
+        # Rounding must not make it earlier than that client is back.
+        self.now = min(time + math.ulp(time), self.budget) - self.began
 
     def wait(self, alarm: float | None) -> tuple[Job, LocalUpdate | None] | None:
         """The next answer, a loss, or None where the ``alarm`` rings or time ends before it."""

@@ -22,7 +22,7 @@ from fedcore.server.controller import Controller, begin, learn, recall
 from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
-from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params
+from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params, Way
 
 log = logging.getLogger(__name__)
 Loss = Callable[[Params, ClientId], float]  # mean loss of a model on a client's samples
@@ -85,7 +85,8 @@ class Server:
         self.clock.began = state.time
         if "rounds" in state.seen:
             self.clock.deadline = float(state.seen["rounds"][-1, 0])
-        self.clock.send(state.jobs)
+        if state.jobs:
+            self.clock.send(state.jobs)
         self._handed_out = len(state.jobs)
         while state.version < self.merges and not self.clock.over:
             yield (merged := self._until_merge(state))
@@ -118,8 +119,7 @@ class Server:
                 continue
             sound = is_sound(update)  # which waits for the device
             trained += time.perf_counter() - began
-            waste = None if sound else Waste.REJECTED
-            record = _record(job, update, state.version, waste)
+            record = _record(job, update, state.version, None if sound else Waste.REJECTED)
             ended = None if clock.now == update.seconds else clock.now
             records.append((job.sequence, replace(record, ended=ended)))
             if sound:
@@ -227,6 +227,8 @@ def checked(plan: LocalPlan) -> LocalPlan:
     """A strategy's plan, if it can be followed; strategies may come from anybody."""
     if not isinstance(plan, LocalPlan):
         raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
+    if plan.path not in list(Way):
+        raise BadOption(f"path of a plan must be one of {', '.join(Way)}, got {plan.path!r}")
     if not 0 < plan.trained_share <= 1:
         share = plan.trained_share
         raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")

@@ -63,8 +63,7 @@ def scores_of(task: Task, device: torch.device) -> Callable[[Params, Tensor], Te
         return task.logits
 
     def scores(params: Params, x: Tensor) -> Tensor:
-        alone = {name: value[None] for name, value in params.items()}
-        return form(alone, x[None], None)[0][0]
+        return form({name: value[None] for name, value in params.items()}, x[None], None)[0][0]
 
     return scores
 

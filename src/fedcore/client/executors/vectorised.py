@@ -43,8 +43,7 @@ class VectorisedExecutor(BlockwiseExecutor):
         threads = threads or os.cpu_count() or 1
         blocks = threads if self._device.type == "cpu" else 1
         # A block of one client has nobody to train while it chooses.
-        alone = block == 1 or (self._device.type == "cpu" and threads == 1)
-        choosing = 0 if alone else threads
+        choosing = 0 if block == 1 or (self._device.type == "cpu" and threads == 1) else threads
         super().__init__(task, clients, settings, block=block, threads=blocks, choosing=choosing)
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:

@@ -228,8 +228,7 @@ def ranked(layout: Layout, who: Indices, near: Ints, distance: Floats) -> Ranked
     begins = np.append(np.flatnonzero(np.diff(near[places], prepend=-1)), len(who))
     rows, costs = take_rows(layout.rows, places), np.full(len(who), np.inf)
     most = max(16, min(TRIED, TRIED * WIDE // (rows.left.shape[1] + rows.right.shape[1])))
-    own = layout.weights[places]
-    kernels.member_costs(rows, leaves_of(rows), own, begins, 0, most, costs)
+    kernels.member_costs(rows, leaves_of(rows), layout.weights[places], begins, 0, most, costs)
     cluster = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     order = np.lexsort((costs, cluster))  # stable: what was not tried stays by distance
     return Ranked(places[order], begins, float(costs[order][begins[:-1]].sum()))

@@ -41,8 +41,7 @@ def _width(rotated: Tensor, norms: Tensor) -> int:
     allowed = (IDLE**2 * norms)[:, None]
     if bool((rotated[:, -1:].square() > allowed).any()):  # then none is idle: the last says least
         return rotated.shape[1]
-    tails = rotated.square().flip(1).cumsum(1)
-    return max(1, int((tails > allowed).any(0).sum()))
+    return max(1, int((rotated.square().flip(1).cumsum(1) > allowed).any(0).sum()))
 
 
 def _inside(points: Tensor) -> Tensor | None:

@@ -110,8 +110,7 @@ def _swapped(
 
 def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, number: int) -> Places:
     """Return clusters' best members, and places at equal steps along Σ_j w_j d_j, as k-means++."""
-    sizes = np.diff(order.begins)
-    rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], sizes)
+    rank = np.arange(len(layout)) - np.repeat(order.begins[:-1], np.diff(order.begins))
     candidates = chosen.copy()
     candidates[order.places[rank <= BEST]] = True
     left = max(1, number - int(candidates.sum()))

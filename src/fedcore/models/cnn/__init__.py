@@ -81,8 +81,7 @@ def single_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, 
     images = torch.relu(functional.max_pool2d(images, 2))
     kernel = own["second.weight"].contiguous(memory_format=torch.channels_last)
     images = functional.conv2d(images, kernel, own["second.bias"], padding=2)
-    images = torch.relu(functional.max_pool2d(images, 2))
-    flat = images.flatten(1)
+    flat = torch.relu(functional.max_pool2d(images, 2)).flatten(1)
     hidden = torch.relu(functional.linear(flat, own["hidden.weight"], own["hidden.bias"]))
     scores = functional.linear(hidden, own["head.weight"], own["head.bias"])[None]
     return scores if probe is None else scores + probe, hidden[None]
