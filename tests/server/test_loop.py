@@ -241,6 +241,13 @@ def test_merging_every_answer_lets_the_slow_go_on_from_an_old_version():
     assert executor.asked[0] == [(0, 0, 0), (1, 0, 0)]  # one version, trained together
 
 
+@pytest.mark.parametrize("drawn", [None, [0, 1], {7: 1}, {0: 0}, {0: -1}, {0: 1.5}, {"0": 1}])
+def test_a_draw_that_cannot_be_followed_is_refused(drawn):
+    server = serve(fedavg.build(), Echo({0: 1.0}), sampler=Sampler(lambda asked: drawn))
+    with pytest.raises(BadOption, match=r"draw of a sampler must give clients .*got"):
+        next(server.run(START))
+
+
 @pytest.mark.parametrize("answers", [{0: float("nan"), 1: float("inf")}, None])
 def test_where_nobody_answers_soundly_a_merge_comes_all_the_same(answers):
     """A model that diverged, or jobs that are all lost: more of them would change nothing."""
@@ -357,6 +364,7 @@ def test_what_a_strategy_remembers_goes_through_the_state():
         (None, "must return a LocalPlan, got NoneType"),
         (LocalPlan((Phase(1),), "slow"), "path of a plan must be one of .*, got 'slow'"),
         (LocalPlan((Phase(0),), Way.FULL), "1 epoch or more, got 0"),
+        (LocalPlan((Phase(1.5),), Way.FULL), "1 epoch or more, got 1.5"),
         (LocalPlan((Phase(-2),), Way.FULL), "1 epoch or more, got -2"),
         (LocalPlan((Phase(1, CoresetSpec(0, "uniform", "none")),), Way.FULL), "1 sample or more"),
         (LocalPlan((Phase(1),), Way.FULL, trained_share=0.0), "above 0 and at most 1, got 0.0"),

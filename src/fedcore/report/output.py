@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,11 +52,9 @@ class OutputFolder:
     environment: Mapping[str, str] | None = None  # of who trained, where it is not this process
 
     def __init__(self, path: Path, experiment: Options, runs: Runs) -> None:
-        self.path = path
-        self.runs = runs
+        self.path, self.runs = path, runs
         self._experiment = dict(experiment)
-        self._saved, self._took = time.monotonic(), 0.0
-        self._check = 0
+        self._saved, self._took, self._check = time.monotonic(), 0.0, 0
 
     @classmethod
     def create(cls, path: Path, experiment: Options, *, overwrite: bool = False) -> Self:
@@ -130,7 +128,8 @@ class OutputFolder:
         if record.ending is not None and model:  # before the line that ends the run
             save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
         row = to_row(run, record)
-        self.runs.setdefault(run, []).append(rows.from_row(row)[1])  # as one that goes on has it
+        known = {name: row[name] for name in rows.MEASURED} | {"metrics": row.get("metrics", {})}
+        self.runs.setdefault(run, []).append(replace(record, events=(), **known))  # as read again
         line, self._check = to_lines([row], self._check)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
         for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):

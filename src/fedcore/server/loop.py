@@ -135,15 +135,14 @@ class Server:
         dropped = clock.restart(cancel=cut or action is Action.MERGE_AND_CANCEL)
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         kept = cut or answers < pace.quorum  # the model stays as it is
-        after = replace(state if kept else merging.finish(), version=state.version + 1)
-        after = replace(after, sampler=memory, seen=self._seen, time=clock.began)
-        after = replace(after, jobs=clock.in_flight)
+        new = replace(state if kept else merging.finish(), version=state.version + 1)
+        new = replace(new, sampler=memory, seen=self._seen, time=clock.began, jobs=clock.in_flight)
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
             events.append(event("merged", clock.began, told, staleness=stale))
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
-        return Merged(after, seconds, ordered, rejected, trained, tuple(events), cut)
+        return Merged(new, seconds, ordered, rejected, trained, tuple(events), cut)
 
     def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
@@ -199,7 +198,12 @@ class Server:
 
     def _draw(self, count: int, version: int, **known: Any) -> Cohort:
         own = self.seed, self.sizes, self.profiles
-        return self.sampler.draw(Draw(count, version, *own, **known))
+        cohort = self.sampler.draw(Draw(count, version, *own, **known))
+        pairs = cohort.items() if isinstance(cohort, Mapping) else [(None, 0)]
+        if not all(type(n) is int and n > 0 and one in self.sizes for one, n in pairs):
+            must = "draw of a sampler must give clients that there are, each with an int of copies"
+            raise BadOption(f"{must}, got {cohort!r}; Draw.cohort makes that of places")
+        return cohort
 
     def _asked(
         self, loss_of: Loss, params: Params, clients: Sequence[ClientId], seconds: float
@@ -233,8 +237,8 @@ def checked(plan: LocalPlan) -> LocalPlan:
         share = plan.trained_share
         raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")
     for phase in plan.phases:
-        if phase.epochs < 1:
-            what = f"a phase of a plan must have 1 epoch or more, got {phase.epochs}"
+        if not isinstance(phase.epochs, int) or phase.epochs < 1:
+            what = f"a phase of a plan must have an int of 1 epoch or more, got {phase.epochs!r}"
             raise BadOption(f"{what}; a client with nothing to do gets SIT_OUT")
         if phase.coreset is not None and phase.coreset.budget < 1:
             what = f"a coreset of a plan must have 1 sample or more, got {phase.coreset.budget}"

@@ -159,5 +159,4 @@ class Sampler:
 def table(memory: Params, name: str, rows: int, columns: int) -> Tensor:
     """A copy of a table that was kept, of so many rows at least; what is new is zero."""
     known = memory.get(name, torch.zeros(0, columns, dtype=torch.float64))
-    more = torch.zeros(max(0, rows - len(known)), columns, dtype=torch.float64)
-    return torch.cat([known, more])
+    return torch.cat([known, torch.zeros(max(0, rows - len(known)), columns, dtype=torch.float64)])

@@ -55,8 +55,7 @@ class Trainer:
         self._executor.memory.update(memory)
         spent = self._executor.selection
         spent.work = spent.waited = 0.0
-        answers = self._executor.run(params, assignments)
-        return answers, dict(self._executor.memory), spent
+        return self._executor.run(params, assignments), dict(self._executor.memory), spent
 
 
 class RayExecutor:
