@@ -157,6 +157,13 @@ def test_a_damaged_line_is_refused_and_left_as_it_is(tmp_path):
     assert path.read_bytes() == before
 
 
+def test_an_event_that_is_no_text_is_dropped(tmp_path):
+    finished(tmp_path / "job")
+    (tmp_path / "job" / output.EVENTS).write_bytes(b'{"strategy": "\xff\n')
+    resume(tmp_path / "job")
+    assert (tmp_path / "job" / output.EVENTS).read_text() == ""
+
+
 def test_a_damaged_checkpoint_is_refused_and_the_remedy_works(tmp_path, always_checkpoint):
     create(tmp_path / "job").add(record(1), OTHER, state(1))
     (tmp_path / "job" / CHECKPOINT).write_bytes(b"")

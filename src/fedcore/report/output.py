@@ -157,8 +157,8 @@ class OutputFolder:
         text, self._check = to_lines(known)
         _write(self.path / ROUNDS, text)
         with suppress(FileNotFoundError):  # of versions before 0.4
-            lines = (self.path / EVENTS).read_text("utf-8").splitlines(keepends=True)
-            _write(self.path / EVENTS, "".join(filter(self._is_known, lines)))
+            text = (self.path / EVENTS).read_text("utf-8", errors="replace")
+            _write(self.path / EVENTS, "".join(filter(self._is_known, text.splitlines(True))))
 
     def _is_known(self, line: str) -> bool:
         """Whether an event is of a round that is kept; a torn one is not."""
