@@ -86,6 +86,7 @@ class Rule:
     local: float = 0.0  # steps of slow clients are longer by (samples asked / trained)^local
     least: float = 1.0  # γ, where it turns
     first: float | None = 1.0  # γ of the first merge, where it turns; None: the mean φ
+    agreed: bool = False  # that to the power of |V| / mean |Δ|: as far as answers point one way
     keeps_deadline: bool = True
 
 
@@ -97,6 +98,9 @@ RULES: dict[str, Rule] = {
     "measured": Rule("(mean ā / a)^s, s by lengths", as_measured),
     "turning": Rule("**1 / √a, γ by turning: Tempo**", to_the(0.5), True, first=None),
     "turning-from-one": Rule("1 / √a, γ by turning, at first 1", to_the(0.5), True),
+    "turning-agreed": Rule(
+        "1 / √a, γ by turning, at first φ^(|V| / mean |Δ|)", to_the(0.5), True, 0.0, 1.0, None, True
+    ),
     "turning-plain": Rule("answers as they are, γ by turning", AS_THEY_ARE, turning=True),
     "turning-nova": Rule("1 / a, γ by turning", to_the(1.0), turning=True),
     "turning-free": Rule("1 / √a, γ by turning, below 1 too", to_the(0.5), True, least=0.0),
@@ -117,6 +121,9 @@ def merge_of(rule: Rule, epochs: int, batch_size: int) -> Merge:
         stretch, memory = mean(known, factors), fitted(known, state.tensors)
         if rule.turning:
             first = stretch if rule.first is None else rule.first
+            if rule.agreed:
+                far = sum(share * one.length for one, share in zip(known, shares, strict=True))
+                first **= float(length(move)) * sum(shares) / max(far, 1e-30)
             stretch = turned(state.tensors, move, known, first, rule.least)
             memory |= {"stretch": torch.tensor(stretch)}
             memory |= {LAST + name: value for name, value in move.items()}
@@ -214,16 +221,22 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def condense(rows: Sequence[Mapping[str, Any]], path: Path = RESULT) -> Path:
-    """A line per run: accuracies, the longest stretch, of networks the curves, and who made it."""
-    made, lines = list[Any](), []
-    for row in sorted(rows, key=place_of):
-        if row["made"] not in made:
-            made.append(row["made"])
+    """A line per run: accuracies, the longest stretch, of networks the curves, and who made it.
+
+    Lines that the file has of other runs, which another machine may have made, stay.
+    """
+    before = json.loads(path.read_text("utf-8")) if path.exists() else {"made": [], "rows": []}
+    known = {place_of(row): row | {"made": before["made"][row["made"]]} for row in before["rows"]}
+    for row in rows:
         line = {name: row[name] for name in (*KEY, "rounds", "final", "steady")}
         line["longest stretch"] = max(row["stretch"]) if row["stretch"] else None
         curve = {} if row["benchmark"].startswith("synthetic") else {"test_accuracy"}
-        line |= {name: row[name] for name in curve}
-        lines.append({**line, "made": made.index(row["made"])})
+        known[place_of(row)] = line | {name: row[name] for name in (*curve, "made")}
+    made, lines = before["made"], []
+    for _, row in sorted(known.items()):
+        if row["made"] not in made:
+            made.append(row["made"])
+        lines.append({**row, "made": made.index(row["made"])})
     return write(path, {"command": "python -m benchmarks.choosing.rules", "made": made}, lines)
 
 

@@ -122,6 +122,20 @@ PARTS: dict[str, Part] = {
         learning_rate=0.1,
         options={"evaluate_samples": 5000},
     ),
+    # At the step size of the paper's preset, at which no arm breaks: what fits two cores.
+    "mnist-gentle": Part(
+        benchmark="mnist",
+        model="cnn",
+        arms=("random", "random-epochs", "partial", "medoids", "medoids-unweighted"),
+        shares=(0.1,),
+        epochs=(10,),
+        schedules=("constant",),
+        conditions=("clean",),
+        seeds=(0, 1, 2),
+        rounds=30,
+        learning_rate=0.03,
+        options={"evaluate_samples": 5000},
+    ),
     "better": Part(
         benchmark="synthetic-1-1",
         model="logistic",

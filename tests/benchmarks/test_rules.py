@@ -1,5 +1,6 @@
 """Rules of Tempo's merge by hand, and that what the page says of them holds."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -61,6 +62,15 @@ def test_rules_of_merges_by_hand():
         assert found == pytest.approx(end), name  # roots would stretch it: the longest is 9
 
 
+def test_a_first_stretch_as_far_as_answers_agree():
+    """Of 100 steps 25 each: φ is 2; one way |V| is the mean |Δ|, at right angles 6.5 of 8.5."""
+    merge = rules.merge_of(rules.RULES["turning-agreed"], 10, 8)
+    ((found, _),) = merges(merge, [([1.0, 0.0], 25), ([5.0, 0.0], 25)])
+    assert found == pytest.approx(5.0)  # 3 times 2 is further than the longest answer
+    ((found, _),) = merges(merge, [([12.0, 0.0], 25), ([0.0, 5.0], 25)])
+    assert found == pytest.approx(6 * 2 ** (6.5 / 8.5))
+
+
 def test_below_one_where_that_is_allowed():
     """There and back: a stretch of 1, or of 1 / 2."""
     told = [([4.0, 0.0], 25)], [([-4.0, 0.0], 25)]
@@ -111,7 +121,9 @@ def test_what_the_page_says_of_the_rules_holds():
             for rule in ("turning-from-one", "root", "turning")
         )
         assert late < root < now < root + 0.2
-        assert middle("turning", "mnist", figure) < middle("turning-from-one", "mnist", figure)
+        for level in (30.0, 97.0):
+            began = [middle(r, "mnist", figure, level) for r in ("turning", "turning-from-one")]
+            assert began[0] < began[1]
         for rule in ("own-root", "measured"):
             found = middle(rule, "synthetic-1-1", figure, 90.0)
             assert found < middle("turning", "synthetic-1-1", figure, 90.0)
@@ -137,6 +149,30 @@ def test_what_the_page_says_of_the_rules_holds():
         assert min(middle(r, name) for r in ("turning", "root", "turning-nova")) > plain + 4
         assert abs(middle("turning-free", name) - ours) < 0.3
         assert middle("turning-local", name) < ours
+
+
+def test_where_it_begins_too_far_merges_turn_back():
+    found = [row for row in rules_table.read() if row["stragglers"] == 97.0]
+    assert len(found) == 3
+    for row in found:
+        assert row["rounds"] == len(row["test_accuracy"]) == 60
+        began = row["test_accuracy"][:4]
+        assert (min(began) < 0.15) == (row["rule"] == "turning")  # of ten digits: a merge undone
+
+
+def test_condensing_keeps_what_others_ran(tmp_path):
+    mine = {"benchmark": "synthetic-1-1", "rule": "plain", "stragglers": 30.0, "seed": 7}
+    mine |= {"rounds": 2, "final": 0.5, "steady": 0.4, "stretch": None, "made": {"device": "cpu"}}
+    path = tmp_path / "rules.json"
+    rules.condense([mine], path)
+    rules.condense([{**mine, "seed": 6, "stretch": [1.0, 3.0], "made": {"device": "gpu"}}], path)
+    rules.condense([{**mine, "final": 0.6}], path)
+    kept = json.loads(path.read_text("utf-8"))
+    assert kept["made"] == [{"device": "cpu"}, {"device": "gpu"}]
+    assert [(row["seed"], row["final"], row["longest stretch"]) for row in kept["rows"]] == [
+        (6, 0.5, 3.0),
+        (7, 0.6, None),
+    ]
 
 
 def test_what_the_page_calls_not_run_was_not_run():
