@@ -65,8 +65,9 @@ class Job:
 
     def answer(self, params: Params) -> LocalUpdate:
         """What the server gets."""
-        names = trained_names(params, self.assignment.plan.trained_share)
-        params = {name: params[name] for name in names}  # the rest stayed, and is not sent
+        share = self.assignment.plan.trained_share
+        if share < 1:  # the rest stayed as it was, and is not sent
+            params = {name: params[name] for name in trained_names(params, share)}
         total, squares = torch.stack(self.noted or [torch.zeros(2)]).sum(0).tolist()
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
         return replace(self._answer, params=params, steps=self._steps, **found)

@@ -200,7 +200,7 @@ class Server:
         own = self.seed, self.sizes, self.profiles
         cohort = self.sampler.draw(Draw(count, version, *own, **known))
         pairs = cohort.items() if isinstance(cohort, Mapping) else [(None, 0)]
-        if not all(type(n) is int and n > 0 and one in self.sizes for one, n in pairs):
+        if not all(type(n) is int and n > 0 and one in self.profiles for one, n in pairs):
             must = "draw of a sampler must give clients that there are, each with an int of copies"
             raise BadOption(f"{must}, got {cohort!r}; Draw.cohort makes that of places")
         return cohort

@@ -139,7 +139,7 @@ for (const section of document.querySelectorAll("[data-figure]")) {
 
 const nav = document.querySelector("nav");
 const renew = (paper = false, which = (one) => one.chart) => // paper is white and has a width of its own
-  (document.documentElement.classList.toggle("paper", paper), look(), charts.filter(which).forEach(draw));
+  (document.documentElement.classList.toggle("printed", paper), look(), charts.filter(which).forEach(draw));
 for (const name of names) {
   const button = element("button", nav, data.strategies[name], { "aria-pressed": true });
   button.prepend(element("i", button, "", { style: `background: ${colourOf(name)}` }));
