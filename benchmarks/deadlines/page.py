@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.deadlines.settings import ARMS, FIXED, PARTS, SENDS, STRATEGIES
+from benchmarks.deadlines.settings import FIXED, PARTS, SENDS, STRATEGIES
 from benchmarks.tables import table
 from fedcore import plugins
 
@@ -91,7 +91,7 @@ def times_table(study: Study) -> str:
         }
         for send in SENDS
     }
-    for arm in ARMS:
+    for arm in PARTS[study["benchmark"]].arms:
         cells = []
         for send in SENDS:
             text = cell(list(times(study, send, arm).values()))

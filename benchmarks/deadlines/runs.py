@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from contextlib import closing
 from functools import cache
@@ -88,9 +89,11 @@ def over(
     if found["reached"] is None:
         return None
     passed = found["passed"] + found["rounds"] * (send - before)
-    if passed - passed / found["rounds"] >= PARTS[benchmark].longest * (1 + send):
-        return None
-    return {**found, "reached": passed, "passed": passed}
+    each, longest = passed / found["rounds"], PARTS[benchmark].longest * (1 + send)
+    if passed - each < longest:  # a round that has begun by then is finished
+        return {**found, "reached": passed, "passed": passed}
+    rounds = math.ceil(longest / each)
+    return {**found, "reached": None, "rounds": rounds, "passed": rounds * each}
 
 
 def _run(

@@ -75,11 +75,11 @@ def test_a_fixed_deadline_over_one_link_tells_of_the_others(strategy):
         assert told[name] == pytest.approx(trained[1][name], rel=1e-12)
     assert runs.over({**trained[0], "reached": None}, 0.5, 2.0, "synthetic-1-1") is None
     # Its time is up after 300; a round that has begun by then is finished.
-    for rounds, passed in ((100, 299.0), (102, 301.0), (110, None)):
-        found = runs.over(
-            {"reached": 199.0, "passed": 199.0, "rounds": rounds}, 1, 2, "synthetic-1-1"
-        )
-        assert (found and found["reached"]) == passed
+    for rounds, reached, passed in ((100, 299, 299), (102, 301, 301), (110, None, 107 * 309 / 110)):
+        found = {"reached": 199.0, "passed": 199.0, "rounds": rounds}
+        told = runs.over(found, 1, 2, "synthetic-1-1")
+        assert told["reached"] == reached
+        assert told["passed"] == pytest.approx(passed)
 
 
 def test_what_is_done_is_left_alone_and_condensed(tmp_path, monkeypatch):
