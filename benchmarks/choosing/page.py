@@ -162,7 +162,7 @@ def conclusions(study: Study, mnist: Study | None, gentle: Study | None) -> str:
         )
     if gentle is not None:
         lines.append(
-            f"**At a step size at which none breaks**, {gentle['learning_rate']:g}, with a tenth "
+            f"**At the step size of Table 2**, {gentle['learning_rate']:g}, with a tenth "
             f"of the time, clean data and seeds as far as they were run: {against_a_draw(gentle)}."
         )
     rival = f"Against it {ARMS[best].title} {verdict(difference(study, best, 'partial'))}"

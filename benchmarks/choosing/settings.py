@@ -122,7 +122,7 @@ PARTS: dict[str, Part] = {
         learning_rate=0.1,
         options={"evaluate_samples": 5000},
     ),
-    # At the step size of the paper's preset, at which no arm breaks: what fits two cores.
+    # At the step size of the paper's preset: what fits two cores, some 11 minutes of one a run.
     "mnist-gentle": Part(
         benchmark="mnist",
         model="cnn",
