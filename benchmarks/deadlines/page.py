@@ -217,7 +217,7 @@ times are until the first evaluation at or above it. Arms train with our own str
 with `fedcore --coreset-epochs 1 --catch-up 3`. The one constant of `auto` was set on other seeds,
 with the latter. Fixed deadlines are trained for over the fastest link: over the others clients do
 the same work, and every round is longer by the difference. MNIST is one seed on a CPU, since
-FedAvg's run takes three hours of a core; its accuracy is [Table 2's](results.md), 2 and 4 times τ30
+FedAvg's run takes hours of a core; its accuracy is [Table 2's](results.md), 2 and 4 times τ30
 were not run."""
 
 

@@ -29,7 +29,8 @@ STRIDE = 512  # candidates between two looks at the clock
 
 def list_length(count: int, k: int) -> int:
     """Return K: the second medoid is some 2 n / k neighbours away; less where k is small."""
-    return -(-min(3 * count // k + 17, max(32, 3 * count // (2 * k) + 17)) // 8) * 8
+    short = max(32, 3 * count // (2 * k) + 17)
+    return -(-min(3 * count // k + 17, short) // 8) * 8
 
 
 @dataclass(slots=True)
