@@ -24,6 +24,7 @@ Takers = Iterable[tuple[str, str]]  # kinds and names
 KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
 KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
 KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
+OWN = "fedcore_user_"  # modules of users' files are called so, and their name
 # What other libraries call our options.
 USUAL = {"lr": "learning_rate", "optimizer": "optimiser", "mu": "fedprox_mu", "wd": "weight_decay"}
 USUAL["dataset"] = "benchmark"
@@ -127,7 +128,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore l
 def _load_file(kind: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise UnknownPlugin(f"no {kind} file at {str(path)!r}; check the path, or use a name")
-    spec = importlib.util.spec_from_file_location(f"fedcore_user_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(OWN + path.stem, path)
     assert spec is not None and spec.loader is not None  # noqa: PT018 - of any file ending in .py
     module = importlib.util.module_from_spec(spec)
     try:

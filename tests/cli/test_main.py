@@ -13,10 +13,13 @@ import subprocess
 import sys
 import time
 from itertools import product
+from pathlib import Path
 
 from fedcore.cli.main import main
+from fedcore.cli.reproduce import in_a_sentence
 from fedcore.datasets import synthetic
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FAST = ["--rounds", "2", "--epochs", "2", "--clients-per-round", "3", "--data", "clients=6"]
 
 
@@ -316,3 +319,21 @@ def test_both_a_deadline_and_stragglers_are_one_sentence(tmp_path, refuse):
     )
     assert "deadline is 5 and stragglers are [30.0]; give one of them" in told
     assert "cannot be read" in refuse("verify", tmp_path / "none")
+
+
+def test_what_a_strategy_of_ones_own_raises_is_one_sentence_that_says_where(refuse, tmp_path):
+    mine = tmp_path / "mine.py"
+    text = (EXAMPLES / "own_strategy.py").read_text()
+    mine.write_text(text.replace("budget = max(", "budget = {}['a']; max("))
+    sentence = refuse("run", *FAST, "--strategy", mine, "--stragglers", "90")
+    line = 1 + text[: text.index("budget = max(")].count("\n")
+    assert sentence == f"error: line {line} of {str(mine)!r} failed with KeyError: 'a'\n"
+
+
+def test_what_this_package_raises_by_mistake_keeps_its_traceback(monkeypatch):
+    def broken():
+        raise KeyError("ours")
+
+    monkeypatch.setattr(sys, "argv", ["fedcore"])
+    with pytest.raises(KeyError, match="ours"):
+        in_a_sentence(broken)

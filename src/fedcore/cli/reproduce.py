@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
+from fedcore import plugins
 from fedcore.cli.pieces import PARENT, on_processes, on_ray, train_all
 from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
 from fedcore.client.executors.by_name import choose_device
-from fedcore.errors import BadOption, FedCoreError, Interrupted
+from fedcore.errors import BadOption, FedCoreError, Interrupted, failed
 from fedcore.report.output import ROUNDS
 from fedcore.sources.benchmark import find
 from fedcore.sources.files import read
@@ -114,7 +116,7 @@ def main() -> None:
 
 
 def in_a_sentence(run: Callable[[], None]) -> None:
-    """Run a command; what it refuses is one sentence on standard error and exit code 2."""
+    """Run a command; what it refuses, or a user's file raises, is one sentence and exit code 2."""
     try:
         if "\0" in "".join(sys.argv):
             raise BadOption("options must not hold a NUL character; leave it out")
@@ -122,6 +124,14 @@ def in_a_sentence(run: Callable[[], None]) -> None:
         return
     except FedCoreError as error:
         sentence, code = f"error: {error}", 2
+    except Exception as error:
+        places = list(walk_tb(error.__traceback__))
+        own = [at for at in places if at[0].f_globals.get("__name__", "").startswith(plugins.OWN)]
+        if not own:
+            raise
+        (frame, line), code = own[-1], 2
+        where = f"line {line} of {frame.f_code.co_filename!r}"
+        sentence = f"error: {failed(where, error)}"
     except (Interrupted, KeyboardInterrupt) as stop:
         sentence, code = str(stop) or "interrupted", 130
     except SystemExit as stop:
