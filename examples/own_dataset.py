@@ -34,7 +34,8 @@ def load(
     train: float = 0.8,
 ) -> FederatedDataset:
     """All other columns are inputs, standardised; a share ``train`` of the rows trains."""
-    rows = list(csv.DictReader(Path(file).read_text().splitlines())) if file else made_up(seed)
+    text = Path(file).read_text("utf-8-sig") if file else ""  # spreadsheets begin with a mark
+    rows = list(csv.DictReader(text.splitlines())) if file else made_up(seed)
     inputs = np.array([[float(row[key]) for key in row if key not in (by, label)] for row in rows])
     inputs = (inputs - inputs.mean(axis=0)) / (inputs.std(axis=0) + 1e-6)
     names, classes = np.unique([row[label] for row in rows], return_inverse=True)

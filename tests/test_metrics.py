@@ -120,3 +120,17 @@ def test_metrics_that_do_not_fit_say_so():
 
 def text(outputs, targets):
     return np.str_("a text")
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.float32])
+def test_f1_of_one_number_a_sample_is_that_of_its_sign(kind):
+    targets = (CLASSES > 2).to(kind)
+    expected = sk.f1_score(CLASSES > 2, SCORES[:, 0] > 0)
+    for shape in ((200,), (200, 1)):
+        assert value("f1", SCORES[:, :1], targets.reshape(shape)) == pytest.approx(expected)
+
+
+def test_what_goes_by_classes_needs_two_of_them():
+    for name in ("top-5", "perplexity"):
+        with pytest.raises(BadData, match="needs scores of two classes or more"):
+            value(name, SCORES[:, :1], torch.zeros(200, dtype=torch.int64))

@@ -99,6 +99,8 @@ def right_answers(outputs: Tensor, targets: Tensor) -> Tensor:
 def _counted(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Scores [n, classes] and classes [n] of all positions but padding."""
     outputs, targets = fitted(outputs, targets, classes=True)
+    if outputs.shape[-1] < 2:
+        raise BadData("metric needs scores of two classes or more, got one number a sample")
     return outputs[targets != IGNORED], targets[targets != IGNORED]
 
 
@@ -109,8 +111,10 @@ def _top(most: int, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _f1(outputs: Tensor, targets: Tensor) -> Tensor:
-    guessed, true = outputs > 0, targets > 0.5
-    if outputs.shape != targets.shape:
+    if outputs.shape in (targets.shape, (*targets.shape, 1)):
+        outputs, targets = fitted(outputs, targets)
+        guessed, true = outputs > 0, targets > 0.5
+    else:
         scores, classes = _counted(outputs, targets)
         there = torch.unique(torch.cat([scores.argmax(1), classes]))
         guessed, true = (one[:, None] == there for one in (scores.argmax(1), classes))

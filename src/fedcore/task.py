@@ -85,11 +85,13 @@ class Task:
         sent = self.statistics() if self.terms.batch_norm == "average" else {}
         return {**trained, **{name: value.clone() for name, value in sent.items()}}
 
-    def frozen_params(self) -> Params:
-        """Copies of all else that a module saves: frozen parameters, and buffers."""
-        sent, saved = self.initial_params(), self.model.state_dict()
+    def saved(self, params: Params) -> Params:
+        """All that a module saves, with ``params`` as they were trained; tied ones by each name."""
         every = chain(self.model.named_parameters(), self.model.named_buffers())
-        return {n: v.detach().clone() for n, v in every if n in saved and n not in sent}
+        first = {id(value): name for name, value in every}
+        named = self.model.state_dict(keep_vars=True).items()
+        kept = ((name, value, first[id(value)]) for name, value in named if id(value) in first)
+        return {n: params[own] if own in params else v.detach().clone() for n, v, own in kept}
 
     def statistics(self) -> dict[str, Tensor]:
         """Buffers that the module saves, as they are now: a pass in training changes them."""
@@ -147,7 +149,8 @@ class Task:
         """
         passes: list[HeadPass] = []
 
-        def watch(_: nn.Module, entered: tuple[Any, ...], output: Tensor) -> Tensor:
+        def watch(_: nn.Module, entered: Any, named: Mapping[str, Any], output: Tensor) -> Tensor:
+            entered = entered or [*named.values()]
             if probe is None and not output.requires_grad:
                 output.requires_grad_()  # where nothing before it is differentiated, we begin here
             inputs = entered[0] if output.dim() == 2 else entered[0].flatten(1)[:, :0]
@@ -157,7 +160,7 @@ class Task:
             _check_passes(passes[-1:], len(x))  # before shapes clash
             return output + probe.view(len(probe), *[1] * (output.dim() - 2), -1)
 
-        with self._needed_head().register_forward_hook(watch):
+        with self._needed_head().register_forward_hook(watch, with_kwargs=True):
             logits = self.logits(params, x)
         _check_passes(passes, len(x))
         return logits, passes[0]

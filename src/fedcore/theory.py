@@ -17,7 +17,7 @@ from torch.func import jacrev, vmap
 from torch.nn.functional import one_hot
 
 from fedcore import plugins
-from fedcore.arrays import as_tensor
+from fedcore.arrays import as_labels, as_samples
 from fedcore.coreset.api import select_coreset
 from fedcore.errors import BadData, BadOption
 from fedcore.types import ClientProfile
@@ -116,11 +116,16 @@ class Problem:
     ) -> None:
         """Clients' inputs [m, p] and targets [m] or [m, c]; l'' by scores is low I to high I."""
         self.clients, self.losses, self.l2 = [], losses, l2
-        for number, (x, y) in enumerate(clients):
-            inputs = as_tensor(f"inputs of client {number}", x).double().flatten(1)
-            targets = as_tensor(f"targets of client {number}", y).double().reshape(len(inputs), -1)
-            weights = inputs.new_full((len(inputs),), 1 / len(inputs))
-            self.clients.append(Part(inputs, targets, weights))
+        for number, pair in enumerate(clients):
+            data = as_samples(f"client {number}", pair, torch.float64, classes=False)
+            inputs, targets = (part.double().reshape(len(data), -1) for part in (data.x, data.y))
+            self.clients.append(Part(inputs, targets, inputs.new_full((len(data),), 1 / len(data))))
+            if not bool(torch.isfinite(inputs).all()) or len(inputs.T) != len(self.clients[0][0].T):
+                raise BadData(
+                    f"inputs of client {number} must be finite, and as many as client 0's"
+                )
+        if not self.clients:
+            raise BadData("clients must hold at least one client, got none")
         self.shape = inputs.shape[1], targets.shape[1]
         if (size := self.shape[0] * self.shape[1]) > MOST_PARAMETERS:
             most = f"w_* is solved for up to {MOST_PARAMETERS:,}; take fewer features"
@@ -170,7 +175,7 @@ class Problem:
 
 def logistic(clients: Sequence[tuple[Any, Any]], l2: float = 0.01) -> Problem:
     """Cross-entropy of inputs [m, p] and labels 0, 1, ... [m], one pair a client."""
-    known = [(x, as_tensor("labels", y).long()) for x, y in clients]
+    known = [(x, as_labels("labels", y)) for x, y in clients]
     hot = [(x, one_hot(y, 1 + max(int(own.max()) for _, own in known))) for x, y in known]
     return Problem(hot, lambda z, y: torch.logsumexp(z, -1) - (z * y).sum(-1), 0.0, 0.5, l2)
 

@@ -149,7 +149,7 @@ class Coreset(Generic[Values]):
     def subset(self, dataset: Dataset[Any]) -> Subset[Any]:
         """The chosen samples of a dataset; sample k of it weighs ``weights[k]``."""
         chosen = torch.as_tensor(self.indices).tolist()
-        if length_hint(dataset) <= chosen[-1]:
+        if length_hint(dataset) <= max(chosen):
             got = f"a {type(dataset).__name__} of {length_hint(dataset)}"
             raise ValueError(f"dataset must be what the coreset was chosen from, got {got} samples")
         return Subset(dataset, chosen)
@@ -159,11 +159,11 @@ class Coreset(Generic[Values]):
         chosen, weights = (torch.as_tensor(own).cpu() for own in (self.indices, self.weights))
         count = len(chosen) if num_samples is None else num_samples
         for name, own, least in (("num_samples", count, 1), ("seed", seed, 0)):
-            if not (type(own) is int and least <= own < 2**63):
+            if not (type(own) in (int, np.int64) and least <= own < 2**63):
                 raise ValueError(f"{name} must be a whole number of at least {least}, got {own!r}")
         every = torch.zeros(int(chosen.max()) + 1, dtype=weights.dtype).scatter(0, chosen, weights)
-        draws = torch.Generator().manual_seed(seed)
-        return WeightedRandomSampler(every.tolist(), count, generator=draws)
+        draws = torch.Generator().manual_seed(int(seed))
+        return WeightedRandomSampler(every.tolist(), int(count), generator=draws)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class ClientData:
     rows: Tensor | None = None
 
     def __len__(self) -> int:
-        return (self.y if self.rows is None else self.rows).shape[0]
+        return len(self.y if self.rows is None else self.rows)
 
     @property
     def labels(self) -> Tensor:

@@ -66,6 +66,8 @@ def test_refusals(tmp_path):
         ask(*SMALL, "--paths", "0")
     with pytest.raises(BadOption, match="must be above 0, got -1"):
         ask(*SMALL, "--l2", "-1")
+    with pytest.raises(BadOption, match="rounds must be at least 2, got 1"):
+        ask(*SMALL, "--rounds", "1")
     with pytest.raises(
         BadData, match=r"has [0-9],[0-9]{3} parameters, and w_\* is solved for up to 2,000"
     ):

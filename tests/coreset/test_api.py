@@ -402,3 +402,64 @@ def test_quantised_gradients_are_refused():
     quantised = torch.quantize_per_tensor(torch.zeros(6, 3), 0.1, 0, torch.qint8)
     with pytest.raises(BadData, match=r"gradients must not be quantised, got torch\.qint8"):
         select_coreset(quantised, 2)
+
+
+def test_weights_that_sum_to_n_in_the_mean_alone_say_so_in_numpy_too():
+    points = np.random.default_rng(0).normal(size=(200, 3)) * 10 ** np.linspace(-3, 2, 200)[:, None]
+    for gradients in (points, torch.from_numpy(points)):
+        coreset = select_coreset(gradients, 100, selector="importance")
+        assert coreset.sums_in_the_mean
+        assert float(coreset.weights.sum()) != pytest.approx(200)
+
+
+@pytest.mark.parametrize(
+    ("points", "sentence"),
+    [
+        (1j * torch.ones(5, 3), "real numbers"),
+        (np.ma.masked_array(np.ones((4, 2)), [[0, 1]] * 4), "masked"),
+        (torch.eye(3).to_sparse(), "dense tensor"),
+    ],
+)
+def test_a_space_refuses_what_is_no_matrix_of_numbers(points, sentence):
+    with pytest.raises(BadData, match=sentence):
+        fedcore.Euclidean(points)
+
+
+def test_a_space_may_be_made_of_a_list():
+    coreset = select_coreset(fedcore.Euclidean([[0.0], [1], [2], [10], [11], [12]]), 2)
+    assert coreset.indices.tolist() == [1, 4]
+
+
+class Named(nn.Module):
+    """Its last layer is called by keyword, and shares its weight with the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.symbols, self.head = nn.Embedding(7, 5), nn.Linear(5, 7)
+        self.head.weight = self.symbols.weight
+
+    def forward(self, x):
+        return self.head(input=self.symbols(x).mean(1))
+
+
+def test_a_last_layer_may_be_called_by_keyword_and_gradients_be_off_outside():
+    model, data = Named(), (torch.randint(7, (30, 4)), torch.randint(7, (30,)))
+    expected = coreset_for(model, data, 5).indices
+    for off in (torch.no_grad(), torch.inference_mode()):
+        with off:
+            assert coreset_for(model, data, 5).indices.tolist() == expected.tolist()
+
+
+def test_tied_parameters_come_back_by_all_of_their_names():
+    model, x = Named(), torch.randint(7, (30, 4))
+    clients = [(x, torch.randint(7, (30,)))] * 3
+    history = fedcore.simulate(clients, model, rounds=1, epochs=1, clients_per_round=2)
+    assert history.params["head.weight"].equal(history.params["symbols.weight"])
+    assert str(model.load_state_dict(history.params)) == "<All keys matched successfully>"
+
+
+def test_a_class_for_every_position_is_a_loss_to_name():
+    model = nn.Sequential(nn.Embedding(7, 5), nn.Linear(5, 7))
+    x = torch.randint(7, (30, 4))
+    coreset = coreset_for(model, (x, x), 5, loss=fedcore.losses.cross_entropy)
+    assert float(coreset.weights.sum()) == pytest.approx(30)

@@ -87,3 +87,17 @@ def test_what_a_selector_asks_of_its_caller_is_still_said():
 
 def test_a_coreset_that_did_not_fail_says_so():
     assert not build(torch.randn(10, 2), 4).fell_back
+
+
+def test_an_own_selector_may_answer_in_numpy(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import numpy as np\nfrom fedcore.types import Coreset\n"
+        "def select(candidates, budget, generator):\n"
+        "    return Coreset(np.array([4, 1]), np.array([7.0, 3.0]))\n"
+    )
+    coreset = build(torch.randn(10, 2), 3, selector=str(path))
+    assert (coreset.indices.tolist(), coreset.weights.tolist()) == ([4, 1], [7.0, 3.0])
+    assert list(coreset.subset(list(range(10)))) == [4, 1]
+    with pytest.raises(ValueError, match="what the coreset was chosen from"):
+        coreset.subset([0, 1, 2])

@@ -121,3 +121,9 @@ def test_clients_loaded_on_demand_are_held_to_the_first(odd):
     assert len(checked.clients[0]) == 3
     with pytest.raises(BadData, match=r"client 1 has inputs of .*, but client 0 of shape"):
         checked.clients[1]
+
+
+def test_clients_in_a_list_are_refused_with_what_makes_a_dict_of_it():
+    own = ClientData(torch.zeros(2, 2), torch.zeros(2, dtype=torch.long))
+    with pytest.raises(BadData, match=r"got a list; dict\(enumerate\(clients\)\) makes one"):
+        check_dataset(FederatedDataset([own], None, 2))

@@ -321,3 +321,18 @@ def test_events_come_with_the_rounds():
     history = fedcore.simulate(clients(), network(), **QUICK)
     kinds = [event["event"] for event in history.rounds[0].events]
     assert kinds.count("sent") == kinds.count("merged") > 0
+
+
+def test_a_dict_goes_by_its_names_and_not_by_their_order():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 2)
+
+        def forward(self, u, v):
+            return self.layer(torch.cat([u, v], 1))
+
+    parts, y = {"u": torch.ones(9, 2), "v": torch.zeros(9, 3)}, torch.zeros(9, dtype=torch.long)
+    turned = dict(reversed(parts.items()))
+    history = fedcore.simulate([(parts, y), (turned, y)], Sum(), rounds=1, clients_per_round=2)
+    assert len(history.rounds) == 1

@@ -123,3 +123,8 @@ def test_only_data_options_are_offered():
         "no data option named 'zzz'; there are alpha, beta, classes, clients, dimension, how, "
         "least, shards"
     )
+
+
+def test_a_rule_of_dealing_out_without_the_way_is_explained():
+    with pytest.raises(BadOption, match="data option 'least' is for how=iid, dirichlet or shards"):
+        find("synthetic-1-1").load(seed=0, data_dir=None, options={"least": 1})

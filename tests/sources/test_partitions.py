@@ -5,10 +5,15 @@ import types
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import TensorDataset
 
 import fedcore
 from fedcore import partition, partitioned
+from fedcore.bundle import Bundle
 from fedcore.errors import BadData, BadOption
+from fedcore.sources.partitions import dealt
+from fedcore.types import ClientData, FederatedDataset
 
 LABELS = np.repeat(np.arange(10), 100)
 
@@ -177,3 +182,27 @@ def test_any_benchmark_is_dealt_out_anew(how):
     assert len(as_many.clients) == 30
     with pytest.raises(BadOption, match="no data option named 'alpa'; did you mean 'alpha'"):
         find("mnist").load(seed=0, data_dir=None, options={"how": "iid", "alpa": 3})
+
+
+def test_fractions_as_targets_are_dealt_out_by_what_needs_no_class():
+    x, y = np.random.default_rng(0).normal(size=(40, 3)), np.linspace(-2, 2, 40)
+    load = partitioned(lambda: ((x, y), None))
+    dataset = load(clients=4, how="iid")
+    assert dataset.num_classes == 1
+    targets = torch.cat([own.labels for own in (*dataset.clients.values(), dataset.test)])
+    assert sorted(targets.tolist()) == pytest.approx(y)
+    with pytest.raises(BadData, match="labels must be whole numbers"):
+        load(clients=4, how="shards")
+    assert sorted(np.concatenate(partition(y, 4, "iid")).tolist()) == list(range(40))
+
+
+def test_inputs_of_several_parts_and_datasets_are_dealt_out_anew():
+    parts = {"u": torch.arange(10.0)[:, None], "v": torch.zeros(10, 2)}
+    labels = torch.arange(10) % 2
+    bundles = {n: ClientData(Bundle(parts), labels, torch.arange(n, 10, 2)) for n in range(2)}
+    pieces = {n: TensorDataset(torch.arange(10.0)[n::2, None], labels[n::2]) for n in range(2)}
+    for given, column in ((bundles, lambda x: x.parts["u"]), (pieces, lambda x: x)):
+        dataset = dealt(FederatedDataset(given, None, 2), {"how": "iid", "clients": 3})
+        taken = [column(own.take(slice(None))[0]) for own in dataset.clients.values()]
+        assert len(taken) == 3
+        assert sorted(torch.cat(taken).flatten().tolist()) == list(range(10))

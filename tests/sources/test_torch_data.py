@@ -284,6 +284,9 @@ def test_what_augmentation_draws_is_the_same_every_time_and_leaves_the_callers_d
     assert torch.equal(torch.rand(1), expected)
     torch.manual_seed(4)
     assert same(first, fedcore.simulate(given, model, **QUICK))
+    zeros = [Noisy(np.zeros((3, 4), np.float32), np.zeros(3, int)) for _ in range(2)]
+    one, other = (as_client(f"client {n}", own, torch.float32).x for n, own in enumerate(zeros))
+    assert not one.equal(other)  # as two clients would draw
 
 
 def test_a_coreset_of_a_dataset_goes_into_its_subset():

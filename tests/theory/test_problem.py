@@ -128,3 +128,23 @@ def test_what_cannot_be_solved_is_refused():
     kinks = Problem([([[1.0], [2.0]], [0.0, 1.0])], lambda z, y: (z - y).abs().sum(-1), 0, 1)
     with pytest.raises(BadData, match=r"the gradient's norm stays at .*; see whether the loss is"):
         kinks.minimiser(kinks.everybody)
+
+
+@pytest.mark.parametrize(
+    ("clients", "sentence"),
+    [
+        ([], "clients must hold at least one client, got none"),
+        ([(np.ones((2, 1)), [1.0, np.nan])], "labels of client 0 must be one array of finite"),
+        ([([[1.0], [np.inf]], [1.0, 2.0])], "inputs of client 0 must be finite"),
+        ([([[1.0]], [1.0]), ([[1.0, 2.0]], [1.0])], "inputs of client 1 must be .* as many as"),
+        ([([[1.0], [2.0]], [1.0])], "client 0 has 2 inputs but 1 labels"),
+    ],
+)
+def test_what_no_loss_is_of_is_refused(clients, sentence):
+    with pytest.raises(BadData, match=sentence):
+        ridge(clients)
+
+
+def test_classes_are_whole_numbers():
+    with pytest.raises(BadData, match="labels must be whole numbers, got"):
+        logistic([([[1.0], [2.0]], [0.7, 1.0])])

@@ -15,6 +15,7 @@ from fedcore.report.plots import HEIGHT, WIDTH
 from fedcore.sim.fleet import fleet_of
 from fedcore.sources.clients import sizes_of
 from fedcore.theory import bound, logistic
+from fedcore.values import at_least
 
 NAMES = ("measured", "recursion", "corrected", "the paper's")
 
@@ -28,6 +29,7 @@ def show_bound(experiment: Experiment, l2: float, paths: int, out: Path | None) 
             out.mkdir(parents=True, exist_ok=True)
     except (ImportError, OSError) as error:
         raise BadOption(f"out {str(out)!r} cannot be written: {error}") from None
+    at_least(2)("rounds", experiment.rounds)  # between which there is a slope
     data, seed = prepare(experiment)[experiment.seed[0]].dataset.clients, experiment.seed[0]
     pairs = (own.take(slice(None)) for own in data.values())
     flat = [(torch.cat([x.flatten(1), torch.ones(len(x), 1)], dim=1), y) for x, y in pairs]

@@ -64,7 +64,8 @@ def evaluate(folder: Path, data_dir: str | None) -> Iterator[tuple[RunKey, Score
         for run in runs_of(one, levels_of(one, federations)):
             measure = Measure(federations[run.seed], one.evaluate_samples, device, 1, split=several)
             params = load_model(job / model_name(run))
-            yield run, measure.test({name: value.to(device) for name, value in params.items()})
+            known = federations[run.seed].initial  # the rest stands in the module
+            yield run, measure.test({name: params[name].to(device) for name in known})
 
 
 def _unlike(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -21,7 +21,7 @@ from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
 from fedcore.losses import loss_of, metrics_of
 from fedcore.records import RunKey
-from fedcore.report.output import OutputFolder
+from fedcore.report.output import NONE, OutputFolder
 from fedcore.report.records import Runs, is_over
 from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
@@ -69,12 +69,11 @@ def run_grid(
         if over:
             continue
         federation = federations[run.seed]
-        frozen = federation.task.frozen_params()
         with closing(train_run(federation, experiment, run, snapshot, past)) as rounds:
             for record, state in rounds:
                 if folder is not None:
-                    saved, model = partial(to_snapshot, state), {**frozen, **state.params}
-                    folder.add(record, run, saved, model)
+                    model = federation.task.saved(state.params) if record.ending else NONE
+                    folder.add(record, run, partial(to_snapshot, state), model)
                 else:
                     found.setdefault(run, []).append(record)
                 passed += record.time

@@ -85,9 +85,9 @@ def select_coreset(
     stands_for = found.assignment if assignment else None
     if isinstance(gradients, Tensor | Euclidean | OuterProduct):
         return replace(found, assignment=stands_for)
-    served = None if stands_for is None else stands_for.numpy()
-    arrays = found.indices.numpy(), found.weights.numpy()
-    return Coreset(*arrays, found.objective, found.gradient_error, served, found.fell_back)
+    arrays: dict[str, Any] = {"indices": found.indices.numpy(), "weights": found.weights.numpy()}
+    arrays["assignment"] = None if stands_for is None else stands_for.numpy()
+    return replace(found, **arrays)
 
 
 def _space(gradients: Any) -> Metric:
@@ -95,7 +95,7 @@ def _space(gradients: Any) -> Metric:
     if isinstance(gradients, Euclidean | OuterProduct):
         space: Metric = gradients
     else:
-        plain = type(gradients) is np.ndarray and gradients.dtype.kind == "f"
+        plain = type(gradients) is np.ndarray  # a space knows best what to make of it
         rows = gradients if plain else as_tensor("gradients", gradients)
         try:
             space = Euclidean(rows[:, None] if rows.ndim == 1 else rows)
@@ -180,7 +180,7 @@ def coreset_for(
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")
     task = Task(model, head, terms)
-    with naming(model), _evaluating(model) as state, torch.enable_grad():
+    with naming(model), torch.inference_mode(False), _evaluating(model) as state:
         weight = task.head_weight(state).detach()
         seen, labels_seen = _pass(task, state, dataset, size)
     space = proxies.space_of(proxy, seen, weight, bias=task.head_has_bias)

@@ -43,7 +43,8 @@ def build_coreset(
     except Exception as error:
         wrong, cause = f"failed: {type(error).__name__}: {error}", error
     if wrong is None:
-        return coreset
+        indices, weights = map(torch.as_tensor, (coreset.indices, coreset.weights))
+        return replace(coreset, indices=indices, weights=weights)
     if selector.endswith(".py"):
         raise BadOption(f"selector {selector!r} {wrong}") from cause
     log.warning("selector %r %s; took %d of %d samples at random", selector, wrong, budget, size)
@@ -76,7 +77,7 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
     if not 0 < chosen <= budget or len(weights) != chosen:
         gave = f"gave {chosen} samples with {len(weights)} weights"
         return f"{gave}; it must give 1 to {budget}, with a weight each"
-    names, shares = indices.cpu().numpy(), torch.as_tensor(weights).cpu().numpy()
+    names, shares = (torch.as_tensor(one).cpu().numpy() for one in (indices, weights))
     if not (names[1:] > names[:-1]).all():
         names = np.unique(names)
     if len(names) < chosen or not 0 <= names[0] <= names[-1] < size:

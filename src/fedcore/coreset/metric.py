@@ -20,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedcore.arrays import as_tensor
+
 BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
 PIECE = 1 << 17  # numbers computed with at a time, in pairs: as doubles they fit into a cache
 BLOCK = 1 << 24  # distances held at a time: 64 MB of float32
@@ -44,11 +46,10 @@ def as_rows(values: Array, name: str) -> Tensor:
     In float32, unless squares would overflow or vanish, or numbers far from zero would lose what
     tells points apart; then in float64.
     """
-    if isinstance(values, Tensor):
-        tensor = values.detach()
+    if type(values) is not np.ndarray or values.dtype.kind != "f":
+        tensor = as_tensor(name, values).detach()
     else:  # which may have strides, or a kind that torch does not know
-        size, whole = values.dtype.itemsize, values.dtype.kind in "iu"
-        kind = np.float64 if size > 4 or (whole and size == 4) else np.float32
+        kind = np.float64 if values.dtype.itemsize > 4 else np.float32
         array = np.ascontiguousarray(values, kind)
         tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     if tensor.ndim != 2:

@@ -34,6 +34,7 @@ def samples(
 
         splits = datasets.load_dataset(name, cache_dir=data_dir and str(data_dir))
     one_of(*splits)("train", train)
+    one_of(*dict.fromkeys((*splits, "test")))("test", test)
     columns = {"inputs": inputs, "labels": labels, **({"owners": owners} if owners else {})}
     parts = []
     for split in (splits[one] for one in (train, test) if one in [*splits]):

@@ -97,6 +97,9 @@ def check_dataset(
     dataset: FederatedDataset, floating: torch.dtype = torch.float32, terms: Terms = CLASSES
 ) -> FederatedDataset:
     """The dataset as tensors, refused where no model can train on it; lazy clients when loaded."""
+    if not isinstance(dataset.clients, Mapping):
+        got = f"got a {type(dataset.clients).__name__}; dict(enumerate(clients)) makes one"
+        raise BadData(f"clients must be a dict of samples by client, {got}")
     if not dataset.clients:
         raise BadData("clients must hold at least one client, got none")
     classes = whole_number("the number of classes", dataset.num_classes, 1, MOST_CLASSES)

@@ -107,7 +107,7 @@ def simulate(
             records.append(record)
             if on_round is not None and on_round(record) is False:
                 break
-    return History(tuple(records), {**federation.task.frozen_params(), **params})
+    return History(tuple(records), federation.task.saved(params))
 
 
 def _check_arguments(clients: object, model: object, strategy: object, options: Options) -> None:

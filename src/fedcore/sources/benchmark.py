@@ -40,6 +40,8 @@ class Benchmark(NamedTuple):
             if key in OWN:
                 raise BadOption(f"data must not hold {key!r}, an option itself: {OWN[key]}")
             if not plugins.taken(load, {key: 0}):
+                if key in RULES:
+                    raise BadOption(f"data option {key!r} is for how=iid, dirichlet or shards")
                 accepted = sorted({*plugins.keywords(load), *RULES} - OWN.keys())
                 raise BadOption(plugins.unknown("data option", key, accepted, see=""))
         every = {"seed": seed, "data_dir": data_dir, **self.options, **options}

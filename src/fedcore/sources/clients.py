@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -219,7 +220,7 @@ def _read(owner: str, dataset: Any, rows: list[int], collate: Callable[[Any], An
     try:
         with _reading, torch.random.fork_rng(devices=[]):
             # What augmentation draws follows from the batch, on whichever thread it is read.
-            torch.default_generator.manual_seed(rows[0])
+            torch.default_generator.manual_seed(crc32(f"{owner}, {rows[0]}".encode()))
             batch = collate(many(rows) if many else [dataset[row] for row in rows])
     except Exception as error:
         pad = "; give a DataLoader whose collate_fn pads them" if "equal size" in str(error) else ""

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedcore.arrays import as_labels, as_samples
+from fedcore.bundle import joined
 from fedcore.errors import BadData, BadOption, blaming
+from fedcore.sources.clients import as_client
 from fedcore.types import ClientData, FederatedDataset, Generator
 from fedcore.values import MANY, above_zero, below_one, convert, one_of, whole_number
 
@@ -60,7 +63,8 @@ def partition(
     if how == "by":
         owner = _owners(labels)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
-    classes = as_labels("labels", labels).numpy()
+    anything = how == "iid" and hasattr(labels, "__len__")  # it goes by no label
+    classes = as_labels("labels", range(len(labels)) if anything else labels).numpy()
     count = whole_number("clients", clients, 1, MANY)
     if count * fewest > len(classes):
         what = f"{count} clients of {fewest} samples or more need {count * fewest}"
@@ -106,7 +110,7 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
         except (TypeError, ValueError):
             form = "(inputs, labels) or (inputs, labels, owners), and held-out data or None"
             raise BadData(f"samples must give {form}, got a {type(found).__name__}") from None
-        data = as_samples("training data", (x, y), torch.float32)
+        data = as_samples("training data", (x, y), torch.float32, classes=False)
         places = np.arange(len(data))
         if test is None:
             below_one("held_out", convert("held_out", held_out, float))
@@ -120,9 +124,11 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
         parts = partition(by[places], seed=seed, **{"clients": 100, **rest})
         rows = [torch.from_numpy(places[part]) for part in parts]
         clients = {n: ClientData(data.x, data.y, part) for n, part in enumerate(rows)}
-        test = None if test is None else as_samples("held-out data", test, torch.float32)
-        most = max(int(one.labels.max()) for one in (data, test) if one is not None)
-        return FederatedDataset(clients, test, 1 + most)
+        if test is not None:
+            test = as_samples("held-out data", test, torch.float32, classes=False)
+        labels = torch.cat([one.labels.flatten() for one in (data, test) if one is not None])
+        classes = bool((labels == labels.round()).all()) and 0 <= labels.max() < MANY
+        return FederatedDataset(clients, test, 1 + int(labels.max()) if classes else 1)
 
     named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *rules)]
     fixed = [p for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -133,9 +139,11 @@ def partitioned(samples: Callable[..., Any]) -> Callable[..., FederatedDataset]:
 
 def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
     """The training samples of a dataset, dealt out anew; to as many clients, unless it is said."""
-    every = [as_samples(f"client {n}", own, torch.float32) for n, own in dataset.clients.items()]
-    x, y = map(torch.cat, zip(*(own.take(slice(None)) for own in every), strict=True))
-    parts = partition(y, **{"clients": len(every), **rules})
+    read = partial(as_client, floating=torch.float32, classes=False)
+    given = [read(f"client {n}", own) for n, own in dataset.clients.items()]
+    inputs, labels = zip(*(own.take(slice(None)) for own in given), strict=True)
+    x, y = joined(inputs), torch.cat(labels)
+    parts = partition(y, **{"clients": len(given), **rules})
     clients = {n: ClientData(x, y, torch.from_numpy(part)) for n, part in enumerate(parts)}
     return replace(dataset, clients=clients, sizes=())
 

@@ -34,7 +34,7 @@ def form_of(task: Task) -> Form:
 def _own(task: Task, name: str) -> Form | None:
     """A form that the model's class brings; hooks and frozen parameters are not in it."""
     bring = vars(type(task.model)).get(name)
-    plain = not has_hooks(task.model) and not task.frozen_params()
+    plain = task.saved({}).keys() == task.initial_params().keys() and not has_hooks(task.model)
     return bring(task.model) if bring is not None and plain else None
 
 
