@@ -14,9 +14,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = {
     **dict.fromkeys(("types", "errors", "version", "bundle"), 0),
     **dict.fromkeys(
-        ("seeding", "plugins", "compiled", "task", "values", "deadline", "stacked", "records"), 1
+        ("seeding", "plugins", "compiled", "task", "deadline", "stacked", "records"), 1
     ),
     **dict.fromkeys(("arrays", "threads", "rates"), 1),
+    "values": 0.5,
     "losses": 1.5,
     **dict.fromkeys(("history", "compression"), 2),
     **dict.fromkeys(("coreset", "sources"), 2),

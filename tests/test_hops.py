@@ -42,7 +42,7 @@ def hops(tmp_path):
             sys.setprofile(None)
 
     one = Experiment(
-        strategies=("fedcore",), stragglers=(30.0,), rounds=2, executor="sequential", device="cpu"
+        strategies=("fedcore",), stragglers=(30.0,), rounds=3, executor="sequential", device="cpu"
     )
     try:
         run_grid(one, tmp_path / "job", tell=tell)

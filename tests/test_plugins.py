@@ -169,3 +169,27 @@ def test_what_other_libraries_call_an_option_is_an_option_here():
 
     assert set(plugins.USUAL.values()) <= set(option_fields())
     assert not set(plugins.USUAL) & set(option_fields())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("false", False), ("True", True), (0, False), (1, True)]
+)
+def test_truth_is_spelled(own, text, value):
+    path = own("def build(*, fresh: bool = True):\n    return [fresh]\n")
+    assert plugins.build("sampler", path, list, method={"fresh": text}) == [value]
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ({"fresh": "no"}, "fresh must be true or false"),
+        ({"mixing": "abc"}, "mixing must be a number, got 'abc'"),
+        ({"buffer": "ten"}, "buffer must be a number, got 'ten'"),
+    ],
+)
+def test_a_build_gets_numbers_where_it_says_so(own, method, sentence):
+    path = own(
+        "def build(*, fresh: bool = True, mixing: 'float' = 0.1, buffer: int = 1):\n    return []\n"
+    )
+    with pytest.raises(BadOption, match=sentence):
+        plugins.build("sampler", path, list, method=method)

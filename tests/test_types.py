@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-import fedcore
 from fedcore.types import ClientData, CoresetSpec, LocalPlan, Phase, TrainingSettings, Way
 
 X = torch.arange(12.0).reshape(6, 2)
@@ -43,10 +42,3 @@ def test_settings_say_whether_steps_are_those_of_plain_sgd():
     assert TrainingSettings(0.1, 8, schedule=lambda version: 0.5).plain
     for name, value in (("momentum", 0.1), ("adam", True), ("weight_decay", 0.1), ("clip_norm", 1)):
         assert not TrainingSettings(0.1, 8, **{name: value}).plain
-
-
-def test_the_old_name_of_a_way_is_told_to_be_old():
-    with pytest.warns(DeprecationWarning, match=r"fedcore\.Way"):
-        assert fedcore.Path is Way
-    with pytest.raises(AttributeError, match="no attribute 'Road'"):
-        _ = fedcore.types.Road

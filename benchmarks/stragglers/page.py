@@ -207,7 +207,8 @@ Accuracies in percent, on held-out data; median over seeds, range in brackets. "
 the training samples of clients that cannot do all epochs in time. "Worst tenth": mean over the
 tenth of clients with the lowest accuracy. "To": deadlines until 90, 95 and 99 % of the best final
 accuracy of the fleet. Jain: fairness of participation. Client time: what clients worked, in
-deadlines, and how much of that came to nothing. MB: both ways. Staleness: merges between a client's
+deadlines, and how much of that came to nothing. MB: both ways, where these runs still counted
+TimelyFL's answers, which are parts of networks, as whole ones. Staleness: merges between a client's
 start and its answer's use.
 
 {tables}

@@ -21,12 +21,12 @@ _PUBLIC = {
     "sources.partitions": ("partition", "partitioned"),
     "types": (
         *("SIT_OUT", "ClientData", "ClientProfile", "Coreset", "CoresetSpec", "LocalPlan"),
-        *("LocalUpdate", "Path", "Phase", "Way"),
+        *("LocalUpdate", "Phase", "Way"),
     ),
 }
 _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 # 'import *' needs no sklearn, and warns of nothing.
-__all__ = [name for name in ("__version__", *_HOMES) if name not in ("CoresetSelector", "Path")]
+__all__ = [name for name in ("__version__", *_HOMES) if name != "CoresetSelector"]
 
 
 def __getattr__(name: str) -> object:

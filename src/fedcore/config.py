@@ -42,7 +42,8 @@ SET_BY_BENCHMARK = {"rounds", "epochs", "batch_size", "learning_rate", "model", 
 SET_BY_BENCHMARK |= {"clients_per_round", "fedprox_mu", "evaluate_samples"}
 
 DEVICES, OF_PROXY = ("auto", "cpu", "cuda"), ("auto", *PROXIES)
-FIRST, GRADIENTS, BELOW = ("parallel", "chained"), ("free", "exact"), values.BELOW_ONE_PASS
+FIRST, GRADIENTS = ("parallel", "chained"), ("free", "exact")
+BELOW = ("auto", "static-coreset", "forward", "random", "sit-out")
 SPEEDS = ("normal", "phones", "size-linked", "equal")
 EXECUTORS = ("auto", "sequential", "compiled", "vectorised", "ray")
 PANELS = ("Job", "Training", "Fleet", "Method")

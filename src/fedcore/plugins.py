@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
+from fedcore.values import convert
 
 Options = Mapping[str, Any]
 NONE: Options = {}
@@ -75,10 +76,20 @@ def keywords(made: Callable[..., Any]) -> list[str]:
 
 
 def taken(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``options`` that a function takes."""
-    names = keywords(made)
+    """Those of ``options`` that a function takes; text is refused where it says ``float``."""
+    names, known = keywords(made), inspect.signature(made).parameters
     every = any(name.startswith("**") for name in names)
-    return {key: value for key, value in options.items() if every or key in names}
+    own = {key: value for key, value in options.items() if every or key in names}
+    for key in own.keys() & known.keys():
+        kind = getattr(known[key].annotation, "__name__", known[key].annotation)
+        if kind == "bool":
+            own[key] = {"true": True, "1": True, "false": False, "0": False}.get(
+                str(own[key]).lower()
+            )
+            convert(key, own[key], bool)
+        elif kind in ("int", "float"):
+            convert(key, own[key], int if kind == "int" and isinstance(own[key], str) else float)
+    return own
 
 
 def build(

@@ -34,6 +34,7 @@ class ClientRecord:
     fell_back: bool = False
     wasted: Waste | None = None
     staleness: int = 0  # merges between its start and the one that took its answer in
+    sent: int = 0  # bytes of its answer, where that is a part of a model
     ended: float | None = None  # seconds after the last merge; None: it began with that
 
 

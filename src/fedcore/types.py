@@ -14,7 +14,6 @@ w          ``Params``
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,13 +50,6 @@ class Way(StrEnum):
     FORWARD_CORESET = "forward-coreset"  # a forward pass on everything, then only a coreset
     RANDOM_SUBSET = "random-subset"  # what fits of one epoch: not even a forward pass would
     SAT_OUT = "sat-out"  # no work at all
-
-
-def __getattr__(name: str) -> type[Way]:
-    if name != "Path":
-        raise AttributeError(f"module 'fedcore.types' has no attribute {name!r}")
-    warnings.warn("fedcore.Path is fedcore.Way now", DeprecationWarning, stacklevel=2)
-    return Way
 
 
 @dataclass(frozen=True, slots=True)

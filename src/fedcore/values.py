@@ -12,9 +12,6 @@ from fedcore.errors import BadOption
 
 Check = Callable[[str, Any], object]
 
-# Choices of an option that parts on several layers know.
-BELOW_ONE_PASS = ("auto", "static-coreset", "forward", "random", "sit-out")
-
 MANY = 1_000_000  # rounds, epochs, ... beyond which a number is taken for a slip of the hand
 LARGEST_SEED = 2**63 - 1  # that torch's and NumPy's generators both take
 LARGEST_LEGACY_SEED = 2**32 - 1  # that NumPy's legacy generator takes, which makes the datasets

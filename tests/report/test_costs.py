@@ -1,9 +1,12 @@
 """Every number by hand: rounds of 4 seconds are one deadline long, and the model has 100 bytes."""
 
 import dataclasses
+import json
 
 import pytest
 
+from fedcore.cli.grid import run_grid
+from fedcore.config import Experiment
 from fedcore.history import History
 from fedcore.records import ClientRecord, Ending, RoundRecord, Waste
 from fedcore.report.summary import costs, jain, targets_of
@@ -119,3 +122,18 @@ def test_what_a_budget_of_time_cut_short_was_not_merged():
     assert found["client_seconds"] == 2 + 1 + 6 + 3 + 1 + 0.5
     assert found["wasted_client_seconds"] == 3  # what the end of the run stopped is not wasted
     assert found["virtual_seconds"] == 9.0
+
+
+def test_who_sends_a_part_of_a_model_is_charged_for_that(tmp_path):
+    model, out = tmp_path / "two_layers.py", tmp_path / "out"
+    model.write_text(
+        "from torch import nn\n"
+        "def build(sample, classes):\n"
+        "    return nn.Sequential(nn.Linear(60, 16), nn.ReLU(), nn.Linear(16, classes))\n"
+    )
+    options = {"model": str(model), "upload": 2000.0, "download": 4000.0, "rounds": 4, "epochs": 3}
+    run_grid(Experiment(strategies=("timelyfl",), stragglers=(60.0,), **options), out)
+    events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    (found,) = json.loads((out / "summary.json").read_text())["results"]
+    answered = [one["bytes_up"] for one in events if one["event"] in ("done", "late")]
+    assert found["bytes_up"] == sum(answered) < found["model_bytes"] * len(answered)

@@ -74,6 +74,8 @@ def always(seconds, **more):
 
 def test_before_the_first_answer_there_is_a_probe_or_all_the_time_there_is():
     assert always(5.0)(seen()) == (PROBE, "nobody has answered yet")
+    before = [(PROBE, 0, 0)] * 3
+    assert always(5.0)(seen(rounds=before))[0] == 8 * PROBE  # or a cancelled one would never end
     assert always(5.0)(seen(most=3600.0)) == (3600.0, "nobody has answered yet")
     assert always(5.0, bounded=False)(seen()) == (5.0, "so")
 

@@ -248,6 +248,34 @@ def test_a_draw_that_cannot_be_followed_is_refused(drawn):
         next(server.run(START))
 
 
+def test_a_draw_of_who_is_still_at_work_is_refused():
+    everybody = Sampler(lambda asked: dict.fromkeys(asked.sizes, 1))
+    server = serve(buffered(1, at_once=False), Echo({0: 1.0, 1: 1.0}), sampler=everybody, merges=2)
+    with pytest.raises(BadOption, match="must give clients that are idle"):
+        list(server.run(START))
+
+
+def test_as_many_are_drawn_ahead_as_the_pace_asks_for():
+    drawn = []
+
+    def draw(asked):
+        drawn.append(asked.count)
+        return {0: 1}
+
+    strategy = replace(fedavg.build(), pace=Pace(concurrency=7))
+    list(serve(strategy, Echo({0: 0.0}), sampler=Sampler(draw), merges=3, ahead=1).run(START))
+    assert drawn == [7] * 3
+
+
+def test_a_sampler_hears_of_who_was_drawn_and_cannot_work():
+    def observe(memory, update, sizes):
+        return {"met": torch.tensor([*memory.get("met", []), update.client_id])}
+
+    sampler = Sampler(lambda asked: {0: 1, 1: 1}, observe)
+    rounds = list(serve(fedavg_ds.build(), Echo({0: 0.0}), sampler=sampler, merges=2).run(START))
+    assert rounds[-1].state.sampler["met"].tolist() == [1, 0, 1, 0]
+
+
 @pytest.mark.parametrize("answers", [{0: float("nan"), 1: float("inf")}, None])
 def test_where_nobody_answers_soundly_a_merge_comes_all_the_same(answers):
     """A model that diverged, or jobs that are all lost: more of them would change nothing."""

@@ -1,6 +1,5 @@
 import pytest
 
-from fedcore.errors import BadOption
 from fedcore.strategies.fedcore import build
 from fedcore.types import ClientProfile, Way, Weighting
 
@@ -103,8 +102,3 @@ def test_options_travel_in_the_plan():
     assert plan.prox_mu == 0.2
     assert plan.phases[1].coreset.selector == "uniform"
     assert plan.phases[1].coreset.weighting is Weighting.NORMALISED
-
-
-def test_an_unknown_way_below_one_pass_is_refused():
-    with pytest.raises(BadOption, match="below_one_pass must be one of"):
-        build(below_one_pass="drop")

@@ -8,7 +8,7 @@ from fedcore.errors import BadOption
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.world import build_strategy
 from fedcore.strategies.fednova import build
-from fedcore.types import FederatedDataset
+from fedcore.types import ClientProfile, FederatedDataset, Phase
 
 
 def moved_by_ones(steps, rate, momentum=0.0, mu=0.0):
@@ -110,3 +110,8 @@ def test_momentum_with_prox_is_refused():
 def test_options_of_an_experiment_are_refused_when_the_strategy_is_built(told):
     with pytest.raises(BadOption, match="fednova has no rule for"):
         build_strategy("fednova", Experiment(**told), "input")
+
+
+def test_steps_that_make_up_for_their_number_are_not_made_up_for_twice():
+    plan = build("fedprox", options={"catch_up": 4.0}).plan(ClientProfile(100, 1.0), 250.0, 10)
+    assert (plan.phases, plan.step_scale) == ((Phase(2),), 1.0)

@@ -7,7 +7,7 @@ import fedcore
 from fedcore.errors import BadOption
 from fedcore.sim.federation import federation_from_model
 from fedcore.strategies.scaffold import build
-from fedcore.types import FederatedDataset
+from fedcore.types import ClientProfile, FederatedDataset, Phase
 
 
 def scaffold(**options):
@@ -121,3 +121,8 @@ def test_where_steps_have_no_size_everything_stays(merged, state_of):
     assert {client: kept["w"].item() for client, kept in after.clients.items()} == pytest.approx(
         {0: 0.2}
     )
+
+
+def test_steps_that_make_up_for_their_number_are_not_made_up_for_twice():
+    plan = build("fedprox", options={"catch_up": 4.0}).plan(ClientProfile(100, 1.0), 250.0, 10)
+    assert (plan.phases, plan.step_scale) == ((Phase(2),), 1.0)

@@ -1,20 +1,19 @@
 """``fedcore data``: which datasets there are, getting their files, how they are spread."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.table import Table
 
 from fedcore import plugins
 from fedcore.errors import BadOption
-from fedcore.report.plots import draw_histogram
-from fedcore.report.summary import SIZES, spread
-from fedcore.report.tables import histogram, plain_console
+from fedcore.report.page.tables import table_one
+from fedcore.report.summary import spread
+from fedcore.report.tables import histogram, plain_console, table_of
 from fedcore.sim.federation import check_dataset
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources import files as _files
-from fedcore.sources.clients import sizes_of
 from fedcore.values import read_option, read_pairs
 
 _help = "Datasets: list them, fetch their files, see how they are spread over clients."
@@ -72,7 +71,6 @@ def stats(
     data_dir: DataDir = None,
     seed: str | None = typer.Option(None, metavar="NUMBER", help=_seed),
     data: list[str] | None = typer.Option(None, help=_data),
-    plot: Path | None = typer.Option(None, help="Draw the histogram into this file too."),
 ) -> None:
     """Show how a dataset is spread over clients, beside the paper's Table 1 and as its Figure 2.
 
@@ -80,41 +78,21 @@ def stats(
 
     fedcore data stats shakespeare
 
-    fedcore data stats mnist --seed 17112 --data sigma=1.7 --plot mnist.png
+    fedcore data stats mnist --seed 17112 --data sigma=1.7
     """
     benchmark = _benchmark.find(name)
     own_seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
     number = own_seed if seed is None else read_option("seed", seed, int)
     options = read_pairs("data", data or [])
     dataset = check_dataset(benchmark.load(seed=number, data_dir=data_dir, options=options))
-    sizes, found = list(dataset.sizes) or list(sizes_of(dataset.clients).values()), spread(dataset)
-    console = plain_console()
-    console.print(_table_one(benchmark, found))
+    console, found = plain_console(), spread(dataset)
+    console.print(table_of(table_one({benchmark.name: found})["table-1"]))
     given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
     # What is noted is about the benchmark's own seed.
     note = getattr(benchmark.module, "NOTE", "") if number == own_seed else ""
     console.print(f"{found['counted'].capitalize()}; {given}. {note}".rstrip(), soft_wrap=True)
-    title = f"{benchmark.name}: samples per client"
     console.print()
-    console.print(histogram(sizes, title))
-    if plot is not None:
-        try:
-            draw_histogram(sizes, title, plot)
-        except ImportError:
-            raise BadOption("plot needs matplotlib; install FedCore's extra 'plots'") from None
-        console.print(f"Written to {plot}", soft_wrap=True)
-
-
-def _table_one(benchmark: _benchmark.Benchmark, found: dict[str, Any]) -> Table:
-    """Clients, samples, mean and standard deviation (over n) in the paper's Table 1, and here."""
-    columns = (Column(title, justify="right") for title in SIZES)
-    table = Table("", *columns, title=f"Table 1, {benchmark.name}", title_justify="left")
-    paper = getattr(benchmark.module, "PAPER", {})
-    if benchmark.name in paper:
-        table.add_row("paper", *(f"{number:,}" for number in paper[benchmark.name]), "", "", "")
-    digits = {"mean": 2, "std": 2}
-    table.add_row("here", *(f"{found[size]:,.{digits.get(size, 0)}f}" for size in SIZES))
-    return table
+    console.print(histogram(found["bins"], f"{benchmark.name}: samples per client"))
 
 
 def _source(name: str) -> _files.Source | None:

@@ -124,6 +124,12 @@ def in_a_sentence(run: Callable[[], None]) -> None:
         return
     except FedCoreError as error:
         sentence, code = f"error: {error}", 2
+    except (Interrupted, KeyboardInterrupt) as stop:
+        sentence, code = str(stop) or "interrupted", 130
+    except SystemExit as stop:
+        if stop.code != 130:  # then typer has caught an interruption, and says nothing
+            raise
+        sentence, code = "interrupted", 130
     except Exception as error:
         places = list(walk_tb(error.__traceback__))
         own = [at for at in places if at[0].f_globals.get("__name__", "").startswith(plugins.OWN)]
@@ -132,11 +138,5 @@ def in_a_sentence(run: Callable[[], None]) -> None:
         (frame, line), code = own[-1], 2
         where = f"line {line} of {frame.f_code.co_filename!r}"
         sentence = f"error: {failed(where, error)}"
-    except (Interrupted, KeyboardInterrupt) as stop:
-        sentence, code = str(stop) or "interrupted", 130
-    except SystemExit as stop:
-        if stop.code != 130:  # then typer has caught an interruption, and says nothing
-            raise
-        sentence, code = "interrupted", 130
     print(sentence, file=sys.stderr)
     sys.exit(code)

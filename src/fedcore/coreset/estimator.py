@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from fedcore import plugins
 from fedcore.coreset.api import select_coreset
 
 
@@ -30,11 +29,7 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> "CoresetSelector":  # noqa: N803, their name
         """Choose among the rows of X; classes ``y`` are for selectors that look at them."""
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
-        labels = None
-        # What is no name is refused below.
-        if y is not None and isinstance(self.selector, str):
-            looks = getattr(plugins.load("selector", self.selector), "NEEDS_LABELS", False)
-            labels = np.unique(y, return_inverse=True)[1] if looks else None
+        labels = np.unique(y, return_inverse=True)[1] if np.ndim(y) == 1 else None
         found = select_coreset(
             rows, self.budget, labels=labels, selector=self.selector, seed=self.seed
         )

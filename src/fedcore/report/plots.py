@@ -42,15 +42,6 @@ def draw_all(runs: Runs, folder: Path, endings: Names = (".png",), names: Names 
         figure.savefig((folder / name).with_suffix(ending))
 
 
-def draw_histogram(sizes: Sequence[int], title: str, path: Path) -> None:
-    """How many clients have how much data, in even bins; the format is that of the ending."""
-    figure, ((axes,),) = _figure(1, 1, WIDTH, HEIGHT)
-    axes.hist(sizes, bins=40, color="#0072B2")
-    # Most clients have little data: without a logarithm large ones would not be seen.
-    axes.set(yscale="log", xlabel="Samples of a client", ylabel="Clients (log)", title=title)
-    _save(figure, path)
-
-
 def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> None:
     """Time to a target over deadlines, with the factor within which 80 % of runs lie."""
     figure, ((axes,),) = _figure(1, 1, WIDTH, HEIGHT)
@@ -61,10 +52,6 @@ def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> Non
     axes.set(xlabel="Deadline in seconds (log)", ylabel=f"{what} (log)")
     _log_axis(axes.xaxis, deadlines.tolist())
     _log_axis(axes.yaxis, [*low, *high])
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

@@ -115,7 +115,7 @@ def costs(rounds: Sequence[RoundRecord], targets: Sequence[float], compress: str
         "client_seconds": unit * sum(time for _, time in sent),
         "wasted_client_seconds": unit * sum(lost),
         "bytes_down": ending.model_bytes * len(sent),
-        "bytes_up": answer * sum(c.wasted not in NOT_ANSWERED for c, _ in sent),
+        "bytes_up": sum(c.sent or answer for c, _ in sent if c.wasted not in NOT_ANSWERED),
         "participation_fairness": jain(times.values(), ending.clients),
         "mean_staleness": fmean(stale) if any(stale) else None,
         "largest_staleness": max(stale) if any(stale) else None,

@@ -52,11 +52,10 @@ def table_of(grid: Grid) -> Table:
     return table
 
 
-def histogram(sizes: Sequence[int], title: str) -> Table:
+def histogram(bins: Sequence[tuple[int, int, int]], title: str) -> Table:
     """How many clients have how much data (the paper's Figure 2); whoever is there is seen."""
     right = (Column(name, justify="right") for name in ("samples", "clients"))
     table = Table(*right, "", title=title, title_justify="left", box=None, padding=(0, 1))
-    bins = grids.doubling_bins(sizes)
     longest = max(clients for _, _, clients in bins)
     for low, high, clients in bins:
         reach = f"{low:,}-{high:,}" if high > low else f"{low:,}"

@@ -54,7 +54,8 @@ class Controller(NamedTuple):
     def decide(self, seen: Seen) -> tuple[float, str]:
         """Seconds of the next round, and why."""
         if self.bounded and not len(seen.samples):
-            return PROBE if seen.most == math.inf else seen.most, "nobody has answered yet"
+            probe = PROBE * 2.0 ** len(seen.rounds) if seen.most == math.inf else seen.most
+            return probe, "nobody has answered yet"
         seconds, reason = self.aim(seen)
         above_zero("deadline", seconds)
         if not self.bounded:

@@ -22,6 +22,7 @@ from fedcore.server.controller import Controller, begin, learn, recall
 from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
+from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params, Way
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Server:
     loss_of: Loss | None = None  # None: clients cannot be asked for it
     reason: str = field(default="", init=False)  # why it decided so
     _seen: Params = field(default_factory=dict, init=False)  # by it, this round included
+    _memory: Params = field(default_factory=dict, init=False)  # the sampler's, likewise
     _handed_out: int = field(default=0, init=False)
     _draws: int = field(default=0, init=False)  # from the present version
     _starts: Counter[ClientId] = field(default_factory=Counter, init=False)  # likewise, by client
@@ -94,16 +96,16 @@ class Server:
 
     def _until_merge(self, state: ServerState) -> Merged:
         pace, clock = self.strategy.pace, self.clock
-        merging, memory = self.strategy.merge(state), state.sampler
+        merging, self._memory = self.strategy.merge(state), state.sampler
         answers, rejected, futile, rang, trained = 0, 0, 0, False, 0.0
         taken: list[Assignment] = []
         self._draws, self._starts, self._seen = 0, Counter(), state.seen
         self._look_ahead(state.version)
-        records = self._hand_out(state, memory)
+        records = self._hand_out(state)
         alarm = None if pace.alarm is None else pace.alarm * clock.deadline
         while (action := pace.decide(Situation(answers, len(clock), rang))) is Action.WAIT:
             if pace.refill_at_once and futile < FUTILE:
-                records += self._hand_out(state, memory)
+                records += self._hand_out(state)
             if len(clock) == 0:  # nothing will happen any more
                 break
             began = time.perf_counter()
@@ -126,8 +128,7 @@ class Server:
                 answers, futile = answers + update.copies, 0
                 taken.append(job.assignment)
                 merging.add(update, job.base)
-                if self.sampler.observe is not None:
-                    memory = self.sampler.observe(memory, update, self.sizes)
+                self._observe(update)
                 self._seen = self._seen and learn(self._seen, self.sizes, job, update)
             else:
                 rejected += 1
@@ -136,7 +137,9 @@ class Server:
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         kept = cut or answers < pace.quorum  # the model stays as it is
         new = replace(state if kept else merging.finish(), version=state.version + 1)
-        new = replace(new, sampler=memory, seen=self._seen, time=clock.began, jobs=clock.in_flight)
+        new = replace(
+            new, sampler=self._memory, seen=self._seen, time=clock.began, jobs=clock.in_flight
+        )
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version
@@ -144,7 +147,11 @@ class Server:
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
         return Merged(new, seconds, ordered, rejected, trained, tuple(events), cut)
 
-    def _hand_out(self, state: ServerState, memory: Params) -> list[tuple[int, ClientRecord]]:
+    def _observe(self, update: LocalUpdate) -> None:
+        if self.sampler.observe is not None:
+            self._memory = self.sampler.observe(self._memory, update, self.sizes)
+
+    def _hand_out(self, state: ServerState) -> list[tuple[int, ClientRecord]]:
         """Draw as many clients as may start; gives the records of those who sit out."""
         away, out = self.clock.away(), self.clock.in_flight
         most = self.strategy.pace.concurrency or self.clients_per_round
@@ -154,7 +161,7 @@ class Server:
         cohort = self._drawn_ahead.pop(state.version, None)
         if cohort is None:
             busy = away.union(job.assignment.client_id for job in out)
-            known: dict[str, Any] = {"again": self._draws, "busy": busy, "memory": memory}
+            known: dict[str, Any] = {"again": self._draws, "busy": busy, "memory": self._memory}
             if self.loss_of is not None and not out:  # time that passes would be others' too
                 known["ask"] = partial(self._asked, self.loss_of, state.params)
             cohort = self._draw(room, state.version, **known)
@@ -173,7 +180,9 @@ class Server:
             if told.plan.phases:
                 jobs.append(job)
             else:
-                nothing = LocalUpdate(client, {}, profile.num_samples, copies, seconds=0.0)
+                size = profile.num_samples
+                nothing = LocalUpdate(client, {}, size, copies, state.version, seconds=0.0)
+                self._observe(nothing)  # or a sampler that waits for an answer would draw it again
                 sat_out.append((sequence, _record(job, nothing, state.version)))
         self._handed_out += len(cohort)
         self.clock.send(jobs)
@@ -200,8 +209,9 @@ class Server:
         own = self.seed, self.sizes, self.profiles
         cohort = self.sampler.draw(Draw(count, version, *own, **known))
         pairs = cohort.items() if isinstance(cohort, Mapping) else [(None, 0)]
-        if not all(type(n) is int and n > 0 and one in self.profiles for one, n in pairs):
-            must = "draw of a sampler must give clients that there are, each with an int of copies"
+        wrong = (1 for one, n in pairs if type(n) is not int or n < 1 or one not in self.profiles)
+        if any(wrong) or known.get("busy", frozenset()) & cohort.keys():
+            must = "draw of a sampler must give clients that are idle, each with an int of copies"
             raise BadOption(f"{must}, got {cohort!r}; Draw.cohort makes that of places")
         return cohort
 
@@ -219,7 +229,8 @@ class Server:
         for later in range(version, min(version + self.ahead + 1, self.merges)):
             if later in self._drawn_ahead:
                 continue
-            cohort = self._draw(self.clients_per_round, later)
+            most = self.strategy.pace.concurrency or self.clients_per_round
+            cohort = self._draw(most, later)
             self._drawn_ahead[later] = cohort
             # What cannot be planned is told of when its time comes, after the merges before it.
             with suppress(Exception):
@@ -258,7 +269,7 @@ def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[i
 
 
 def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = None) -> ClientRecord:
-    told = job.assignment
+    told, share = job.assignment, job.assignment.plan.trained_share
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
@@ -273,4 +284,5 @@ def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = Non
         fell_back=answer.fell_back,
         wasted=why,
         staleness=version - told.base_version,
+        sent=0 if share == 1 else sent_bytes(job.base, share),
     )

@@ -87,8 +87,7 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         client, version, repeat, copies, arrives, scalars, *times = job
         base = bases.setdefault(version, group(f"base/{version}"))
         shift = group(f"shift/{number}") or None
-        # A deadline of its own is the fifth time from version 0.5 on.
-        told, profile = assign(client, version, repeat, shift, *times[4:])
+        told, profile = assign(client, version, repeat, shift, times[-1])
         answer = None
         if scalars is not None:
             payload = group(f"payload/{number}") or None
@@ -102,7 +101,7 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
         sampler={name: value.cpu() for name, value in group("sampler").items()},
         seen={name: value.cpu() for name, value in group("seen").items()},
         jobs=tuple(jobs),
-        time=saved.meta.get("time", 0.0),  # versions before 0.4 did not say
+        time=saved.meta["time"],
         on_clients={int(client): value.cpu() for client, value in group("memory").items()},
         unsent={int(client): value.cpu() for client, value in group("unsent").items()},
     )

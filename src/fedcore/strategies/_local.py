@@ -12,13 +12,16 @@ Options = plugins.Options  # all of an experiment, and what is known of the flee
 NONE = plugins.NONE
 
 
-def working_as(name: str, options: Options, prox_mu: float | None = None) -> Strategy:
-    """Clients that work as under the strategy ``name``; with ``prox_mu``, that is their pull."""
+def working_as(
+    name: str, options: Options, prox_mu: float | None = None, *, by_steps: bool = False
+) -> Strategy:
+    """Clients that work as under ``name``, with the pull ``prox_mu``; unscaled if ``by_steps``."""
     method = {key: own for key, own in options.get("method", {}).items() if key != "local"}
     built: Strategy = plugins.build("strategy", name, Strategy, options=options, method=method)
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         own = built.plan(client, deadline, epochs)
+        own = replace(own, step_scale=1.0) if by_steps else own  # the merge makes up for steps
         return own if prox_mu is None or not own.phases else replace(own, prox_mu=prox_mu)
 
     return replace(built, plan=plan, pace=Pace(), shift=None, by_cohort=None)

@@ -1,24 +1,19 @@
 """Server optimisers: D, what any strategy's merge would add to the model, is a gradient."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcore.server.merge import moved
-from fedcore.server.method import Merging, Strategy
+from fedcore.server.method import Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies.fedavg import build as fedavg
-from fedcore.types import LocalUpdate, Params
 
 UNDER = "under/"  # before the names of the strategy's own tensors, which are all that it sees
-
-
-@dataclass(frozen=True, slots=True)
-class _Optimised:
-    add: Callable[[LocalUpdate, Params], None]
-    finish: Callable[[], ServerState]
 
 
 def build_around(
@@ -53,9 +48,9 @@ def build_around(
                 moves[name] = m / (v.sqrt() + adaptivity)
         return replace(after, params=moved(before.params, moves, server_rate), tensors=tensors)
 
-    def merge(state: ServerState) -> Merging:
+    def merge(state: ServerState) -> Any:
         merging = inner.merge(own(state))
-        return _Optimised(merging.add, lambda: step(state, merging.finish()))
+        return SimpleNamespace(add=merging.add, finish=lambda: step(state, merging.finish()))
 
     shift, plans = inner.shift, inner.by_cohort
     shifted = shift and (lambda state, client: shift(own(state), client))

@@ -15,7 +15,6 @@ from fedcore.deadline import capacity, caught_up, coreset_budget, full_set_fits
 from fedcore.server.merge import aggregation as by_name
 from fedcore.server.method import Strategy
 from fedcore.types import SIT_OUT, ClientProfile, CoresetSpec, LocalPlan, Phase, Way, Weighting
-from fedcore.values import BELOW_ONE_PASS, one_of
 
 Work = tuple[tuple[Phase, ...], Way]  # of a plan; one without phases sits the round out
 
@@ -42,7 +41,6 @@ def build(
     first for proxy ``input``, else the second, and the third where even a forward pass leaves no
     time for a coreset. Of ``method``, own options, the selector gets those that it takes.
     """
-    one_of(*BELOW_ONE_PASS)("below_one_pass", below_one_pass)
     chooser = plugins.load("selector", selector)
     by_losses = getattr(chooser, "NEEDS_LOSSES", False)
     known = plugins.taken(chooser.build, method or {}) if hasattr(chooser, "build") else {}

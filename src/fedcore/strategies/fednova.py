@@ -48,4 +48,5 @@ def build(
         moves = {n: (value / total).to(state.params[n].dtype) for n, value in sums.items()}
         return replace(state, params=moved(state.params, moves, far / total))
 
-    return replace(working_as(local, options, nova_mu), merge=partial(RunningMoves, weigh, after))
+    clients = working_as(local, options, nova_mu, by_steps=True)
+    return replace(clients, merge=partial(RunningMoves, weigh, after))

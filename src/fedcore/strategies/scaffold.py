@@ -50,5 +50,5 @@ def build(
         params = moved(state.params, moves, global_rate * mean_steps)
         return replace(state, params=params, tensors=common, clients=known)
 
-    clients = working_as(local, options, 0.0)
+    clients = working_as(local, options, 0.0, by_steps=True)
     return replace(clients, merge=all_at_once(merge, moves=True), shift=shift)

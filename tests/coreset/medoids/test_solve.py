@@ -143,14 +143,8 @@ def test_tensors_and_arrays_give_the_same_answer():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"space": np.zeros((0, 3)), "k": 1}, "at least one point"),
-        ({"space": np.zeros((4, 3)), "k": 0}, "k must be at least 1, got 0"),
         ({"space": np.zeros(4), "k": 1}, "matrix"),
         ({"space": np.full((4, 3), np.inf), "k": 1}, "finite"),
-        ({"space": np.eye(4), "k": 2, "labels": np.zeros(3, int)}, "one integer a point"),
-        ({"space": np.eye(4), "k": 2, "labels": np.zeros(4)}, "must be integers"),
-        ({"space": np.eye(4), "k": 2, "labels": np.arange(4)}, "number of labels"),
-        ({"space": np.eye(4), "k": 2, "start": np.array([9])}, "between 0 and 3"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(arguments, message):

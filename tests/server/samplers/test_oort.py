@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedcore.errors import BadOption
 from fedcore.server.method import Draw
 from fedcore.server.samplers import oort
 from fedcore.sources.clients import ClientSizes
@@ -155,3 +156,17 @@ def test_answers_of_one_round_count_together_for_the_pacer():
     memory = memory_of(oort.build(), answers, sizes)
     assert memory["achieved"].flatten().tolist() == [0, 10, 0, 30]
     assert memory["last"].tolist() == [[10, 10, 2], [20, 10, 4]]
+
+
+def test_who_sat_out_is_known_and_counts_with_the_time_that_its_profile_promises():
+    profiles = {0: ClientProfile(10, 1.0), 1: ClientProfile(10, 0.001)}
+    nothing = LocalUpdate(1, {}, 10, seconds=0.0)
+    assert drawn(GREEDY, [answer(0, 1.0), nothing], profiles=profiles) == [{0}]
+
+
+@pytest.mark.parametrize(
+    "options", [{"pacer_window": 0}, {"cut_off": 2}, {"clip": 200}, {"preferred": -1}]
+)
+def test_what_makes_no_sense_is_refused(options):
+    with pytest.raises(BadOption, match="must be at"):
+        oort.build(**options)

@@ -1,6 +1,9 @@
+import pytest
 import torch
 
 import fedcore
+from fedcore.cli.grid import run_grid
+from fedcore.config import Experiment
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import Server
 from fedcore.server.method import Draw
@@ -144,3 +147,13 @@ def test_a_simulation_asks_everybody_for_the_mean_loss_of_its_samples():
         method = {"fresh": 1, "candidates": 5}
         found = fedcore.simulate(clients, model, method=method, seed=seed, **options)
         assert [client.client_id for client in found.rounds[0].clients] == [3]
+
+
+@pytest.mark.parametrize("selection", ["power-of-choice", "oort"])
+def test_who_cannot_work_does_not_take_the_seats_of_others_for_ever(selection):
+    options = {"rounds": 30, "epochs": 5, "clients_per_round": 5, "stragglers": (30.0,)}
+    experiment = Experiment(selection=selection, strategies=("fedavg-ds",), **options)
+    _, found = run_grid(experiment, None)
+    (rounds,) = found.values()
+    working = [sum(client.work > 0 for client in record.clients) for record in rounds]
+    assert sum(working[15:]) >= 3 * 15

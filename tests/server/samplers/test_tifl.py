@@ -63,38 +63,40 @@ NOTHING = [0.2] * 5
         ([0, 1, 0, 1], [1.2, 1.0, 1.1, 0.9], NOTHING),
         # Between two intervals nothing is changed, and what was changed stays.
         ([0, 1, 0, 1, 4], [1.2, 1.0, 1.1, 1.5, 9.9], [1 / 15, 2 / 15, 5 / 15, 4 / 15, 3 / 15]),
-        # A round in which nobody answered is none of any tier.
-        ([0, 1, 0, -1], [1.2, 1.0, 1.1, 9.0], NOTHING),
+        # A round in which nobody answered tells nothing of its tier, whose last loss stands.
+        ([0, 1, 0, 1], [1.2, 1.0, 1.1, np.nan], NOTHING),
     ],
 )
 def test_chances_follow_the_losses(used, losses, expected):
-    found = tifl.adapted(np.array(used), np.array(losses), 5, 2, np.inf)
+    found = tifl.adapted(losses, lambda version, _: used[version], 5, 2, np.inf)
     assert found.tolist() == pytest.approx(expected)
 
 
 def test_a_tier_without_credits_is_not_drawn():
     """Tier 1 has used both of its credits: of n = 4 tiers, 4/10, 3/10, 2/10 and 1/10."""
-    used, losses = np.array([0, 1, 0, 1]), np.array([1.2, 1.0, 1.1, 1.5])
-    found = tifl.adapted(used, losses, 5, 2, 2)
+    used, losses = [0, 1, 0, 1], [1.2, 1.0, 1.1, 1.5]
+    found = tifl.adapted(losses, lambda version, _: used[version], 5, 2, 2)
     assert found.tolist() == pytest.approx([0, 0, 3 / 6, 2 / 6, 1 / 6])
-    found = tifl.adapted(used[1:2], losses[1:2], 5, 2, 1)
+    found = tifl.adapted([1.0], lambda *_: 1, 5, 2, 1)
     assert found.tolist() == [0.25, 0, 0.25, 0.25, 0.25]
 
 
 def test_without_any_credits_all_may_be_drawn():
-    assert tifl.adapted(np.arange(5), np.ones(5), 5, 2, 1).tolist() == NOTHING
+    assert tifl.adapted([1.0] * 5, lambda version, _: version, 5, 2, 1).tolist() == NOTHING
 
 
-def test_credits_are_twice_the_even_share_of_the_rounds():
-    """10 rounds, 5 tiers: 4 each. After 4 rounds of tier 0 the other four are left."""
-    sampler, memory = tifl.build(rounds=10), {}
-    for version in range(4):
-        memory = sampler.observe(memory, answer(19, 1.0, version), SIZES)
-    cohorts = [drawn(sampler, 4, version, memory) for version in range(4, 204)]
-    assert {tier_of(client) for cohort in cohorts for client in cohort} == {1, 2, 3, 4}
-    memory = {"rounds": memory["rounds"][:3]}
-    cohorts = [drawn(sampler, 4, version, memory) for version in range(3, 203)]
-    assert {tier_of(client) for cohort in cohorts for client in cohort} == {0, 1, 2, 3, 4}
+@pytest.mark.parametrize("count", [4, 6])
+def test_every_use_of_a_tier_costs_one_of_its_credits(count):
+    """10 rounds, 5 tiers of 4: 4 credits each, of the tier that is drawn, not of who fills it."""
+    sampler, memory, uses = tifl.build(rounds=10), {}, np.zeros(5, int)
+    for version in range(20):
+        cohort = drawn(sampler, count, version, memory)
+        tiers = [tier_of(client) for client in cohort]
+        whole = [tier for tier in range(5) if tiers.count(tier) == 4]
+        uses[whole] += 1
+        for client in sorted(cohort):  # the slowest of them answers first, the fastest last
+            memory = sampler.observe(memory, answer(client, 1.0, version), SIZES)
+    assert uses.tolist() == [4] * 5
 
 
 def answer(client, loss, version):
@@ -105,7 +107,7 @@ def test_answers_of_a_round_are_one_loss():
     sampler, memory = tifl.build(), {}
     for client, loss, version in ((16, 1.0, 0), (17, 2.0, 0), (3, 5.0, 2)):
         memory = sampler.observe(memory, answer(client, loss, version), SIZES)
-    assert memory["rounds"].tolist() == [[17, 9, 6], [0, 0, 0], [3, 15, 3]]
+    assert memory["losses"].tolist() == [[9, 6], [0, 0], [15, 3]]
 
 
 @pytest.mark.parametrize("options", [{"tiers": 0}, {"interval": 0}])

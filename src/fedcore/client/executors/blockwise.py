@@ -58,8 +58,8 @@ class BlockwiseExecutor:
         return [answers[place] for place in range(len(assignments))]
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:
-        """Who is trained early has a small one."""
-        return ()
+        """The longest first: no thread starts it when the others are done."""
+        return (-assignment.plan.trained(len(self._clients[assignment.client_id])),)
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         raise NotImplementedError

@@ -46,10 +46,6 @@ class VectorisedExecutor(BlockwiseExecutor):
         choosing = 0 if block == 1 or (self._device.type == "cpu" and threads == 1) else threads
         super().__init__(task, clients, settings, block=block, threads=blocks, choosing=choosing)
 
-    def _rank(self, assignment: Assignment) -> tuple[int, ...]:
-        """The longest first: no thread starts it when the others are done."""
-        return (-assignment.plan.trained(len(self._clients[assignment.client_id])),)
-
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         data = [self._clients[assignment.client_id] for assignment in assignments]
         return self._of_this_thread(self._new_block).train(params, assignments, data)

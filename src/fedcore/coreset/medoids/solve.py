@@ -57,18 +57,14 @@ def solve(
     With ``labels`` [n] a point is only served by a medoid of its own label. ``start`` are medoids
     to begin with. After ``seconds``, or when ``over`` says so, the best so far are returned, at the
     worst k drawn at random; finding everybody's nearest may take longer. ``path`` is "exact",
-    "sparse", "sampled", "torch", or "auto" (``path_for``). What does not fit is a ValueError.
+    "sparse", "sampled", "torch", or "auto" (``path_for``).
     """
     if seconds is not None:
         end = time.monotonic() + seconds
         over = lambda: time.monotonic() >= end  # noqa: E731
     metric = space if isinstance(space, Metric) else Euclidean(space)
     count = len(metric)
-    if count == 0:
-        raise ValueError("there must be at least one point to choose from, got none")
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
-    classes = None if labels is None else _checked_labels(labels, count)
+    classes = None if labels is None else torch.as_tensor(labels).cpu().numpy()
     single = metric.single()
     factors = [factor.cpu().numpy() for factor in single.factors]
     points = distinct(factors, seed, classes)
@@ -77,11 +73,7 @@ def solve(
         others = np.setdiff1d(np.arange(count), points.first)
         indices = np.sort(np.append(points.first, others[: k - len(points.first)]))
         return Medoids(indices, _assignment(points, indices, points.first), "exact")
-    if classes is not None:
-        if k < (present := len(np.unique(classes))):
-            why = f"if points are to be served by their own label, got {k}"
-            raise ValueError(f"k must be at least the number of labels ({present}) {why}")
-        classes = classes[points.first]
+    classes = None if classes is None else classes[points.first]
     begin = _start(points, k, start, classes)
     factors = [factor[points.first] for factor in factors]
     if path == "auto":
@@ -172,14 +164,6 @@ def _factors(generator: np.random.Generator, width: int) -> Indices:
     return generator.integers(-(1 << 62), 1 << 62, size=width) * 2 + 1
 
 
-def _checked_labels(labels: Tensor | NDArray[np.integer], count: int) -> Indices:
-    values = torch.as_tensor(labels)
-    if values.shape != (count,) or values.is_floating_point() or values.is_complex():
-        got = f"got {values.dtype} of shape {tuple(values.shape)}"
-        raise ValueError(f"labels must be integers, one integer a point ({count} points), {got}")
-    return values.cpu().numpy().astype(np.int64)
-
-
 def _assignment(points: Distinct, indices: Indices, served: Indices) -> Indices:
     """Return everybody's place in sorted ``indices``; ``served`` [u] serve the distinct points."""
     assignment = np.searchsorted(indices, served)[points.group]
@@ -197,9 +181,6 @@ def _start(
     wanted = [np.arange(len(points.first))]
     if start is not None:
         given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
-        if len(given) and not 0 <= given.min() <= given.max() < len(points.group):
-            last, got = len(points.group) - 1, f"{given.min()} to {given.max()}"
-            raise ValueError(f"start must hold indices between 0 and {last}, got {got}")
         wanted.insert(0, points.group[given])
     if classes is not None:
         wanted.insert(0, np.unique(classes, return_index=True)[1])

@@ -39,10 +39,10 @@ def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> di
             rows.append([*map(Cell, of), link, *(cell_of(name, [run]) for name in OF_A_RUN)])
     titles = ("Options", "Level", "Strategy", "Seed", "Folder", *OF_A_RUN.values())
     found["runs"] = Grid("Every run", [*map(Cell, titles)], rows, 4)
-    return {**_table_one(sizes), **_table_two(ours), **found}
+    return {**table_one(sizes), **_table_two(ours), **found}
 
 
-def _table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
+def table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
     """Clients and samples in the paper's Table 1 and here, where jobs have written it."""
     rows = []
     for name, found in sizes.items():

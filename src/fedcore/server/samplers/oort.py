@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fedcore.server.method import Cohort, Draw, Sampler, table
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import LocalUpdate, Params
+from fedcore.values import at_least, whole_number
 
 TINY = 1e-9  # so that nobody who may be drawn has no chance at all
 
@@ -44,6 +45,11 @@ def build(
     pacer_window: int = 20,
 ) -> Sampler:
     """``penalty`` is α, ``cut_off`` c, ``preferred`` the percentile that T begins with."""
+    whole_number("pacer_window", pacer_window, 1)
+    for name, own in (("explore", explore), ("explore_least", explore_least), ("cut_off", cut_off)):
+        at_least(0, 1)(name, own)
+    for name, own in (("clip", clip), ("preferred", preferred), ("penalty", penalty)):
+        at_least(0, 100)(name, own)
 
     def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
         """Keep (U, t, L) of everybody's last answer, and Σ U of every round."""
@@ -61,8 +67,8 @@ def build(
         if count == 0:
             return {}
         utility, seconds, last = table(asked.memory, "last", len(asked.sizes), 3).numpy()[idle].T
-        known = last > 0
-        seconds[~known] = asked.seconds(epochs, model_bytes)[idle[~known]]
+        known, unmeasured = last > 0, seconds == 0  # who sat out is known, but not its time
+        seconds[unmeasured] = asked.seconds(epochs, model_bytes)[idle[unmeasured]]
         achieved = table(asked.memory, "achieved", 0, 1).numpy()
         windows = achieved[: len(achieved) // pacer_window * pacer_window]
         sums = windows.reshape(-1, pacer_window).sum(axis=1)

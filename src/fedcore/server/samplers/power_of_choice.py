@@ -18,12 +18,14 @@ import numpy as np
 from fedcore.server.method import Cohort, Draw, Sampler, table
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile, LocalUpdate, Params
+from fedcore.values import whole_number
 
 
 def build(
     *, candidates: int = 0, fresh: bool = False, forward_price: float = 1 / 3, model_bytes: int = 0
 ) -> Sampler:
     """``candidates`` is d, at least K; 0: 2 K. A forward pass has its price in trained samples."""
+    whole_number("candidates", candidates, 0)
 
     def looking(one: ClientProfile) -> float:
         return one.seconds(math.ceil(forward_price * one.num_samples), model_bytes, 0)

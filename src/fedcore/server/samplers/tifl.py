@@ -10,10 +10,15 @@ Source: Chai et al., "TiFL: A Tier-based Federated Learning System", HPDC 2020. 
 I 20, credits for twice the even share of the rounds; the paper leaves the last two open.
 Departures: a server sees losses of answers and no accuracy per tier, so the worst tier is that
 whose last answers had the largest mean loss, or that never answered; a tier smaller than the cohort
-is filled up from the nearest ones; and when all credits are gone, all tiers may be drawn.
+is filled up from the nearest ones, whose losses then count as its own; and when all credits are
+gone, all tiers may be drawn. Made for rounds: of an asynchronous run the first draw from a version
+counts.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +27,8 @@ from fedcore.server.method import Cohort, Draw, Sampler, table
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import LocalUpdate, Params
 from fedcore.values import whole_number
+
+Chances: TypeAlias = NDArray[np.float64]
 
 
 def build(
@@ -36,24 +43,27 @@ def build(
     """``interval`` is I; ``credits`` of each tier, 0: ceil(2 rounds / tiers)."""
     whole_number("tiers", tiers, 1)
     whole_number("interval", interval, 1)
+    whole_number("credits", credits, 0)
     most = credits or math.ceil(2 * rounds / tiers) or math.inf
 
     def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
-        """Keep a client, Σ L and how many losses of every round: all are of one tier."""
+        """Keep Σ L and how many losses of every round."""
         version = update.base_version
-        seen = table(memory, "rounds", version + 1, 3)
-        seen[version, 0] = sizes.place(update.client_id)
-        seen[version, 1] += update.loss_sum
-        seen[version, 2] += update.loss_count
-        return {"rounds": seen}
+        seen = table(memory, "losses", version + 1, 2)
+        seen[version] += seen.new_tensor([update.loss_sum, update.loss_count])
+        return {"losses": seen}
 
     def draw(asked: Draw) -> Cohort:
         draws, seconds = asked.generator(), asked.seconds(epochs, model_bytes)
         places = np.argsort(np.argsort(seconds, kind="stable"))  # 0 is the fastest
         tier_of = places * tiers // len(seconds)
-        client, sums, counts = table(asked.memory, "rounds", 0, 3).numpy().T
-        used = np.where(counts > 0, tier_of[client.astype(np.int64)], -1)
-        chances = adapted(used, sums / np.maximum(counts, 1), tiers, interval, most)
+        seen = table(asked.memory, "losses", asked.version, 2)[: asked.version]
+
+        def used(version: int, chances: Chances) -> int:  # drawn again: a draw is its seed's alone
+            before = replace(asked, version=version, again=0).generator()
+            return int(before.choice(tiers, p=chances))
+
+        chances = adapted((seen[:, 0] / seen[:, 1]).tolist(), used, tiers, interval, most)
         tier, shuffled = draws.choice(tiers, p=chances), draws.permutation(asked.idle())
         nearest = np.argsort(np.abs(tier_of[shuffled] - tier), kind="stable")
         return asked.cohort(shuffled[nearest][: asked.count].tolist())
@@ -62,21 +72,26 @@ def build(
 
 
 def adapted(
-    used: NDArray[np.int64], losses: NDArray[np.float64], tiers: int, interval: int, most: float
-) -> NDArray[np.float64]:
-    """Chances of the tiers after rounds that ``used`` one each, -1 for none, with mean losses."""
-    last, spent, chances = np.full(tiers, np.inf), np.zeros(tiers), np.ones(tiers)
-    before = last.copy()
-    for number, (tier, loss) in enumerate(zip(used, losses, strict=True), 1):
-        if tier >= 0:
-            last[tier] = loss
-            spent[tier] += 1
-        if number % interval == 0:
-            if tier >= 0 and last[tier] > before[tier]:
+    losses: Sequence[float],
+    used: Callable[[int, Chances], int],
+    tiers: int,
+    interval: int,
+    most: float,
+) -> Chances:
+    """Chances of tiers after rounds of mean ``losses``, NaN for none, that ``used`` one each."""
+    last, spent, ranks = np.full(tiers, np.inf), np.zeros(tiers), np.ones(tiers)
+    before, chances = last.copy(), ranks / tiers
+    for number, loss in enumerate(losses):
+        tier = used(number, chances)
+        last[tier] = last[tier] if math.isnan(loss) else loss
+        spent[tier] += 1
+        if (number + 1) % interval == 0:
+            if last[tier] > before[tier]:
                 order = [t for t in np.argsort(-last, kind="stable") if spent[t] < most]
-                chances = np.zeros(tiers)
-                chances[order] = np.arange(len(order), 0, -1)
+                ranks = np.zeros(tiers)
+                ranks[order] = np.arange(len(order), 0, -1)
             before = last.copy()
-    kinds = (chances * (spent < most), 1.0 * (spent < most), np.ones(tiers))
-    possible = next(kind for kind in kinds if kind.any())
-    return np.asarray(possible / possible.sum())
+        kinds = (ranks * (spent < most), 1.0 * (spent < most), np.ones(tiers))
+        possible = next(kind for kind in kinds if kind.any())
+        chances = possible / possible.sum()
+    return chances
