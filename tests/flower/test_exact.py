@@ -174,3 +174,21 @@ def test_the_answer_holds_both():
     fitted = ours(order_for(PLANS["full"]), None)
     assert sorted(fitted.content) == ["arrays", "metrics"]
     assert fitted.metadata.reply_to_message_id == "m"
+
+
+def test_several_inputs_are_trained():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, u, v):
+            return self.layer(torch.cat([u, v], 1))
+
+    x, y = some_data()
+    order = order_for(PLANS["full"])
+    sent = message(order, Both().state_dict())
+    given = {"u": x[:, :1], "v": x[:, 1:]}, y
+    options = {"learning_rate": 0.1, "batch_size": BATCH, "clock": None}
+    reply = fit(Both(), given, sent, context(), **options)
+    assert read_report(reply.content["metrics"])[0].work == 3 * COUNT

@@ -6,7 +6,7 @@ pytest.importorskip("flwr")
 
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedcore.flower.fleet import Fleet
+from fedcore.flower.fleet import UNMEASURED, Fleet
 from fedcore.flower.wire import Report
 
 BYTES = 1000
@@ -101,3 +101,17 @@ def test_a_good_answer_ends_a_row_of_lies():
     assert [version for version in range(20) if known.left_out(version) and version > 7] == [
         *range(8, 13)
     ]
+
+
+def test_nobody_is_faster_than_who_was_not_measured():
+    for seconds in (1e-30, 1e-320):
+        known = fleet(1)
+        known.learn(0, report(seconds=seconds), 40, 12.0, True)
+        assert known[0].capability == UNMEASURED
+
+
+def test_a_clock_that_was_set_is_believed_at_once():
+    known = fleet(1)
+    for age in (60.5, 60.5, 60.5, 0.5, 0.5):  # a minute behind, then right
+        known.learn(0, report(age=0.5 + age - 0.5), 40, 12.0, True)
+    assert known.back(0, 20.0) == pytest.approx(1.0)

@@ -257,3 +257,11 @@ def test_a_folder_of_another_job_is_refused(tmp_path):
     open_folder(tmp_path, JOB, RUN, 0)
     with pytest.raises(BadOption, match="epochs"):
         open_folder(tmp_path, {**JOB, "epochs": 3}, RUN, 0)
+
+
+def test_files_of_a_run_that_was_lost_do_not_take_the_place_of_new_ones(tmp_path):
+    for number in (8, 9, 10):
+        (tmp_path / f"round-{number:08d}.safetensors").write_bytes(b"no checkpoint")
+    for version in (1, 2, 3, 4):
+        save(tmp_path, RUN, state(version), fleet())
+    assert latest(tmp_path, RUN, ServerState(MODEL), Fleet(8)).version == 4

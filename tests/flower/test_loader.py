@@ -11,11 +11,12 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 pytest.importorskip("flwr")
 
+from flwr.app import ArrayRecord
 from tests.flower.client_side import FakeTime, context, coreset_plan, message, order_for
 
 from fedcore.errors import BadOption
 from fedcore.flower import loader, on_time
-from fedcore.flower.wire import read_report
+from fedcore.flower.wire import SHIFT, read_report
 from fedcore.types import SIT_OUT, CoresetSpec, LocalPlan, Phase, Way
 
 COUNT, SPEED = 100, 2.0  # samples, and samples a second of the fake device
@@ -411,3 +412,64 @@ def test_what_does_not_say_where_a_sample_is_is_refused(loader):
     device = Device(SIT_OUT)
     with pytest.raises(BadOption, match="DataLoader"):
         on_time(loader, device.model, message(device.order), device.context)
+
+
+class Normed(nn.Module):
+    """Its last layer is called by keyword, and one sample alone has no variance."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(input=self.norm(x))
+
+
+@pytest.mark.parametrize("budget", [9, 17, 25])
+def test_no_batch_of_one_sample_where_the_loader_has_none(budget):
+    device = Device(coreset_plan(budget), deadline=1000.0, count=96)
+    device.model = Normed()
+    met = device.train(device.batches())
+    assert min(map(len, met)) > 1
+    alone = Device(coreset_plan(budget), deadline=1000.0, count=97)  # whose own epochs have one
+    assert min(map(len, alone.train(alone.batches()))) == 1
+
+
+def test_a_head_called_by_keyword_is_watched():
+    device = Device(coreset_plan(20), deadline=1000.0, count=96)
+    device.model = Normed()
+    batches = device.batches()
+    device.train(batches)
+    assert not read_report(batches.report())[0].fell_back
+
+
+def test_a_sampler_that_balances_classes_does_so_after_the_first_epoch_too():
+    plan = LocalPlan((Phase(1), Phase(40, CoresetSpec(50, "uniform", "none"))), Way.CORESET)
+    sampler = torch.utils.data.WeightedRandomSampler([1.0] * 90 + [9.0] * 10, 200)
+    device = Device(plan, deadline=1e6, shuffle=False, sampler=sampler)
+    batches = device.batches()
+    met = flat(device.train(batches))
+    first, after = met[:200], met[200:]
+    expected = np.mean([number >= 90 for number in first])
+    assert expected > 0.35
+    assert np.mean([number >= 90 for number in after]) == pytest.approx(expected, abs=0.1)
+    report, examples = read_report(batches.report())
+    assert examples == 200
+    assert report.work <= 201 * examples
+
+
+def test_a_loop_that_is_left_takes_its_hooks_with_it():
+    scale, device = torch.amp.GradScaler.scale, Device(coreset_plan(20))
+    batches = device.batches()
+    next(iter(batches))
+    assert torch.amp.GradScaler.scale is not scale
+    batches.report()
+    assert torch.amp.GradScaler.scale is scale
+
+
+def test_a_shift_of_gradients_is_not_left_out_silently():
+    device = Device(coreset_plan(20))
+    sent = message(device.order)
+    sent.content[SHIFT] = ArrayRecord({"w": torch.zeros(1)})
+    with pytest.raises(BadOption, match="cannot shift gradients, as this strategy asks; use fit"):
+        on_time(device.loader, device.model, sent, device.context, clock=device.time.clock())

@@ -66,12 +66,14 @@ def test_a_handler_that_hangs_becomes_an_error_and_leaves_no_alarm_behind(exits)
     assert exits[-1] is None  # taken back
 
 
-def test_an_error_of_the_handler_is_its_own(exits):
+def test_the_words_of_an_error_stay_on_the_node(exits, caplog):
     def fails(_msg, _context):
-        raise ValueError("broken")
+        raise ValueError("broken: label 41.5 of sample 7")
 
-    with pytest.raises(ValueError, match="broken"):
-        deadline_mod(fresh(deadline=10.0), context(), fails)
+    reply = deadline_mod(fresh(deadline=10.0), context(), fails)
+    assert "broken" in caplog.text
+    assert reply.error.code == 2
+    assert reply.error.reason == "the handler raised ValueError; the node's log has the words"
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert exits[-1] is None
 
@@ -109,10 +111,18 @@ def test_a_handler_without_a_report_gets_one():
     assert found.training_seconds == found.handler_seconds
 
 
-def test_messages_without_an_order_pass(exits):
-    reply = deadline_mod(message(None), context(), answers({"loss": 1.0}))
+def test_messages_without_an_order_pass_and_have_the_time_that_they_live(exits):
+    sent = message(None)
+    sent.metadata.ttl = 30.0
+    reply = deadline_mod(sent, context(), answers({"loss": 1.0}))
     assert dict(reply.content.metric_records["metrics"]) == {"loss": 1.0}
-    assert exits == []
+    assert exits == [1.25 * 30 + 2, None]
+
+
+@pytest.mark.parametrize("examples", [[1, 2], float("nan"), 1.5])
+def test_odd_numbers_of_examples_are_none(examples):
+    reply = deadline_mod(fresh(deadline=1e12), context(), answers({"num-examples": examples}))
+    assert reply.has_content()
 
 
 def test_who_comes_too_late_has_time_to_say_so(exits):

@@ -560,3 +560,112 @@ def test_a_model_that_is_none_is_refused():
     grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
     with pytest.raises(BadOption, match="initial_arrays"):
         FedCore(deadline=20.0).start(grid, ArrayRecord(), 1)
+
+
+@pytest.mark.parametrize("deadline", [20.0, "auto"])
+@pytest.mark.parametrize("strategy", ["tempo", "fedcore", "fedprox"])
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"training_seconds": 1e-30},
+        {"training_seconds": 1e-320},
+        {"age": -(2.0**53), "handler_seconds": 0.0, "training_seconds": 0.0},
+        {"age": 8e15},
+        {"age": 2.0**40, "training_seconds": 0.0},
+    ],
+    ids=str,
+)
+def test_no_number_of_a_node_stops_the_server(lie, strategy, deadline):
+    nodes = {7: adding(1.0), 8: adding(1.0, **lie), 9: adding(1.0)}
+    result, _ = run(nodes, 4, strategy=strategy, deadline=deadline)
+    assert torch.isfinite(weights(result)).all()
+
+
+@pytest.mark.parametrize("options", [{"deadline": "auto"}, {"clock": "virtual"}])
+def test_an_evaluation_that_hangs_takes_no_hours(options):
+    def node(order, arrays, message):
+        return None if order is None else adding(1.0)(order, arrays, message)
+
+    nodes = {7: adding(1.0), 8: adding(1.0), 9: node}
+    _, grid = run(nodes, 3, fraction_evaluate=1.0, **options)
+    assert grid.time.now - 1000 < 3 * (3 * 60 + 60)
+
+
+def test_running_statistics_are_sent_whole():
+    start = {**START, "norm.running_var": torch.ones(2)}
+    with pytest.raises(BadOption, match="compress must be none for running statistics, such as"):
+        run({7: adding(1.0), 8: adding(1.0)}, compress="topk:0.01", start=start)
+
+
+def test_a_rule_that_has_the_step_size_gets_the_nodes_own(monkeypatch):
+    from fedcore.strategies import scaffold
+
+    built, build = [], scaffold.build
+
+    def noted(local="fedavg", *, global_rate=1.0, step_size=None, options=None):
+        built.append((step_size(0), options["num_clients"]))
+        return build(local, global_rate=global_rate, step_size=step_size, options=options)
+
+    monkeypatch.setattr(scaffold, "build", noted)
+    nodes = {number: adding(1.0) for number in (7, 8, 9)}
+    run(nodes, strategy="scaffold", learning_rate=0.25)
+    assert built[-1] == (0.25, 3)  # N is who is there, not who must be
+
+
+def test_who_is_told_more_epochs_than_others_does_not_lie(caplog):
+    def device(samples, speed):
+        def node(order, arrays, message):
+            seconds = order.assignment.plan.work(samples) / speed
+            moved = {name: torch.from_numpy(a.numpy() + 1) for name, a in arrays.items()}
+            return seconds + 1, answer(order, moved, samples=samples, seconds=seconds)
+
+        return node
+
+    nodes = {7: device(64, 40.0), 8: device(64, 4.0), 9: device(300, 10.0)}
+    options = {"strategy": "timelyfl", "min_available_nodes": 3}
+    start = {name: torch.zeros(8, 8) for name in ("a.weight", "b.weight")}
+    _, grid = run(nodes, 5, start=start, **options)
+    told = [sum(p.epochs for p in order.assignment.plan.phases) for _, order, _ in grid.sent]
+    assert max(told) > 3 + 1
+    assert "refused" not in caplog.text
+
+
+@pytest.mark.parametrize("weight", [1e308, 1e-300, float("inf")])
+def test_one_weight_cannot_be_all_there_is(weight, caplog):
+    nodes = {7: adding(1.0, metrics={"trust": 1.0}), 8: adding(5.0, metrics={"trust": weight})}
+    result, _ = run(nodes, 1, weighted_by_key="trust")
+    assert torch.equal(weights(result), START["w"] + 1.0)
+
+
+def test_who_answered_and_was_not_needed_is_in_the_records_and_in_no_metric(tmp_path):
+    nodes = {n: adding(1.0, trip=1.0, metrics={"own": float(n)}) for n in (1, 2, 3, 4)}
+    out = tmp_path / "out"
+    options = {"fraction_train": 0.5, "over_selection": 2.0, "out": out}
+    result, _ = run(nodes, 1, **options)
+    (rounds,) = read_runs(out / "rounds.jsonl", [RunKey("flower", "fedcore", 30.0, 0)], 1).values()
+    clients = rounds[0].clients
+    assert len(clients) == 4
+    merged = [1 + c.client_id for c in clients if c.wasted is None]
+    assert len(merged) == 2
+    assert result.train_metrics_clientapp[1]["own"] == pytest.approx(sum(merged) / 2)
+
+
+def test_a_folder_of_an_earlier_run_is_not_written_over(tmp_path):
+    out = tmp_path / "out"
+    nodes = {7: adding(1.0), 8: adding(1.0)}
+    run(nodes, 2, out=out)
+    before = (out / "rounds.jsonl").read_bytes()
+    with pytest.raises(BadOption, match="holds an earlier run; name a new folder, or checkpoint="):
+        run(nodes, 2, out=out)
+    assert (out / "rounds.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("timeout", [0, -5, float("inf")])
+def test_a_timeout_is_seconds(timeout):
+    with pytest.raises(BadOption, match="timeout must be above 0"):
+        run({7: adding(1.0), 8: adding(1.0)}, timeout=timeout)
+
+
+def test_epochs_are_called_as_flower_s_tutorials_call_them():
+    with pytest.raises(BadOption, match="epochs are called local_epochs here"):
+        FedCore(epochs=3)

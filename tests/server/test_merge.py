@@ -128,3 +128,12 @@ def test_nothing_is_zero():
     assert moved({}, move, 2.0)["w"].item() == 6.0
     assert moved(move, {}, 2.0) == move
     assert moved({}, {}) == {}
+
+
+def test_whole_numbers_stay_what_they_are_where_weights_are_not():
+    state = ServerState({"w": torch.zeros(1), "places": torch.arange(512)})
+    merging = aggregation("mean")(state)
+    for client, weight in enumerate((0.1, 0.2, 0.3, 0.7, 0.1, 0.1)):
+        payload = {"weight": torch.tensor(weight, dtype=torch.float64)}
+        merging.add(LocalUpdate(client, state.params, 1, payload=payload), state.params)
+    assert merging.finish().params["places"].equal(state.params["places"])

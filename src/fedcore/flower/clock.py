@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedcore.flower.strategy import FedCore
 
 POLL, LOOK = 0.2, 1.0  # seconds between two looks for answers, and for who is online
+LEAST_ASKED = 60.0  # seconds that an evaluation may take, where jobs may take as long
 LONGEST_PULL = 1.0  # seconds before the end of a round from which on there may be no pull
 SHARED = ("steps", "work", "loss_sum", "loss_square_sum", "loss_count")  # with an update
 
@@ -58,7 +59,7 @@ class GridClock(Clock):
         self._virtual = owner.options.clock == "virtual"
         self.now, self.notes, self.reason = 0.0, Notes(), ""  # why the deadline
         self._began, self._stands = owner.monotonic(), True  # time stands until somebody is out
-        self._ready: deque[tuple[Job, LocalUpdate]] = deque()
+        self._ready: deque[tuple[Job, LocalUpdate, RecordDict]] = deque()
         self._took, self._wanted = 0.0, 0  # seconds of the last pull; answers that end a round
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
         self._inner = build_sampler(owner.options.experiment(), fleet.model_bytes)
@@ -69,6 +70,7 @@ class GridClock(Clock):
 
     def set_deadline(self) -> None:
         """Decide what the next round may last."""
+        self._round_began = self.post.monotonic()
         seen = self.fleet.seen(self._options.local_epochs, self._most)
         self.deadline, self.reason = self._options.build_controller().decide(seen)
         self.fleet.rounds.append([self.deadline, 0.0, 0.0])
@@ -86,7 +88,7 @@ class GridClock(Clock):
     def in_flight(self) -> tuple[Job, ...]:
         """Those whose answer is still wanted."""
         out = [letter.job for letter in self.post.out.values() if letter.wanted and letter.job]
-        return tuple(sorted([*out, *(job for job, _ in self._ready)], key=lambda j: j.sequence))
+        return tuple(sorted([*out, *(job for job, *_ in self._ready)], key=lambda j: j.sequence))
 
     def time_for_work(self, client: ClientProfile, deadline: float | None = None) -> float:
         """What the way, as measured, leaves of the deadline."""
@@ -116,7 +118,9 @@ class GridClock(Clock):
             spent = time - self._began
             self.now = self.now if self._virtual else spent
             if self._ready:
-                return self._ready.popleft()
+                job, update, metrics = self._ready.popleft()
+                self.notes.metrics.append(metrics)
+                return job, update
             if spent > TTL * self.patience + self._options.grace:
                 raise FedCoreError(f"too few answers for a merge in {spent:.0f} s; see the log")
             # Without an alarm, who failed is told of at once, so that the place can be filled.
@@ -129,8 +133,8 @@ class GridClock(Clock):
         """A merge: time begins again; whoever is cancelled still owes an answer."""
         late = []
         if cancel:
-            self._ready.clear()
             late = [(job, self.now) for job in self.in_flight]
+            self._ready.clear()
             for letter in self.post.out.values():
                 letter.wanted = False
         self._began, self.now, self._stands = self.post.monotonic(), 0.0, not len(self)
@@ -142,8 +146,10 @@ class GridClock(Clock):
         return Action.MERGE_AND_CANCEL if over else Action.WAIT
 
     def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[Message]:
-        """Answers to messages that are no jobs, as long as a job's message would live."""
-        limit = TTL * self.patience
+        """Answers to messages that are no jobs, which take no longer than the round did, or so."""
+        limit = TTL * min(
+            self.patience, max(LEAST_ASKED, self.post.monotonic() - self._round_began)
+        )
         letters = [Letter(nodes[m.metadata.dst_node_id], None, limit) for m in messages]
         self.post.push(messages, letters)
         until, out = self.post.monotonic() + limit, self.post.out
@@ -219,7 +225,8 @@ class GridClock(Clock):
             raise wire.BadMessage("its bytes are no message")
         if answer.has_error():
             return f"code {answer.error.code}: {answer.error.reason!r:.200}"
-        order = told.base_version, job.sequence, options.local_epochs
+        epochs = max(options.local_epochs, sum(phase.epochs for phase in told.plan.phases))
+        order = told.base_version, job.sequence, epochs
         report, examples, metrics = wire.read_counts(answer.content, *order, trip)
         limit = letter.limit
         if self._virtual:
@@ -249,6 +256,5 @@ class GridClock(Clock):
             **{name: getattr(report, name) for name in SHARED},
         )
         self.fleet.accept(letter.client, norm)
-        self.notes.metrics.append(RecordDict({"metrics": metrics}))
-        self._ready.append((job, update))
+        self._ready.append((job, update, RecordDict({"metrics": metrics})))
         return None

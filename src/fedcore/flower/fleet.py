@@ -89,13 +89,16 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         node = self.nodes[client]
         node.samples = samples
         if said.work and said.training_seconds > 0:
-            now = said.work / said.training_seconds
+            now = said.work / max(said.training_seconds, said.work / UNMEASURED)  # nobody is faster
             node.speed += SHARE * (now - node.speed) if node.speed else now
         for last in self.rounds[-1:]:
             last[1:] = last[1] + said.loss_sum, last[2] + said.loss_count
         if known:
             node.ways = [*node.ways, max(0.0, trip - said.training_seconds)][-KEPT:]
-            node.backs = [*node.backs, trip - said.age - said.handler_seconds][-KEPT:]
+            back = trip - said.age - said.handler_seconds
+            # Ways are from 0 to the trip: what differs by more is a clock that was set.
+            was_set = node.backs and abs(back - node.backs[-1]) > trip
+            node.backs = [*([] if was_set else node.backs), back][-KEPT:]
 
     def fade(self, client: ClientId) -> None:
         """Who sits out is not measured any more: believe a little less that it is too slow."""

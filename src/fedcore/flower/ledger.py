@@ -28,7 +28,8 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"round-{state.version:08d}.safetensors"
     save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
-    for old in sorted(folder.glob(FILES))[:-KEPT]:
+    before = sorted(old for old in folder.glob(FILES) if old <= path)  # others are of a lost run
+    for old in before[:-KEPT]:
         old.unlink(missing_ok=True)
 
 
@@ -56,10 +57,13 @@ def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> Serve
     return start
 
 
-def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int) -> OutputFolder:
+def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int | None) -> OutputFolder:
     """The folder of records; what it holds beyond ``done`` rounds is trained again."""
     if (path / EXPERIMENT).exists():
         folder = OutputFolder.resume(path, job, [run])
+        if done is None and folder.runs:
+            what = f"out {str(path)!r} holds an earlier run; name a new folder, or checkpoint="
+            raise BadOption(f"{what} to go on where that ended")
         folder.runs = {run: kept} if (kept := folder.runs.get(run, [])[:done]) else {}
     else:
         folder = OutputFolder.create(path, job)

@@ -7,7 +7,7 @@ a plain mean, momentum and Adam are right as they are. It ends before a batch th
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import length_hint
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from fedcore.arrays import batches
+from fedcore.bundle import joined
 from fedcore.client.coresets import Choose, Watched, build_samples, needs_losses
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.job import phase_schedule
@@ -60,16 +61,16 @@ class Watching:
             self._scale = scaler.get_scale()
             return scaled(scaler, outputs)
 
-        with self._head.register_forward_hook(self._passed):
+        with self._head.register_forward_hook(self._passed, with_kwargs=True):
             torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
             try:
                 yield
             finally:
                 torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
 
-    def _passed(self, _: nn.Module, entered: tuple[Any, ...], output: Any) -> None:
+    def _passed(self, _: nn.Module, entered: Any, named: Any, output: Any) -> None:
         if self.out and isinstance(output, Tensor) and output.requires_grad:
-            batch, z = self.out - 1, entered[0].detach()
+            batch, z = self.out - 1, (entered or [*named.values()])[0].detach()
             output.register_hook(lambda g: self._note(batch, z, g))  # type: ignore[no-untyped-call]
 
     def _note(self, batch: int, z: Tensor, gradient: Tensor) -> None:
@@ -129,16 +130,23 @@ class on_time(Turn):  # noqa: N801, used like a function
         sampled = isinstance(trainloader, DataLoader) and trainloader.batch_sampler is not None
         if not sampled or isinstance(trainloader.dataset, IterableDataset):
             raise BadOption("trainloader must be a DataLoader of a dataset that can be indexed")
+        if SHIFT in msg.content.array_records:
+            raise BadOption("on_time cannot shift gradients, as this strategy asks; use fit")
         super().__init__(msg, context, clock)
         self._loader, self._model, plan = trainloader, model, self.order.assignment.plan
         self.prox_mu, self.step_scale = plan.prox_mu, plan.step_scale
         self.examples = length_hint(trainloader.sampler) or length_hint(trainloader.dataset)
         self._way = self._follow(plan.phases)
 
+    def report(self) -> dict[str, int | float]:
+        """The report; a loop that was left takes its hooks with it."""
+        self._way.close()
+        return super().report()
+
     def __iter__(self) -> Iterator[Any]:
         return self._way  # what is left of the order: a second iteration yields nothing
 
-    def _follow(self, phases: Sequence[Phase]) -> Iterator[Any]:
+    def _follow(self, phases: Sequence[Phase]) -> Generator[Any]:
         watching = Watching(self._model)
         for number, phase in enumerate(phases):
             # A forward pass of our own would need the user's way of calling the model.
@@ -153,6 +161,8 @@ class on_time(Turn):  # noqa: N801, used like a function
                 watching = Watching(self._model, *specs)
                 with watching.watch():
                     yield from self._steps(self._loader.batch_sampler, watching)
+                # A sampler may draw some twice.
+                self.examples = max(self.examples, sum(map(len, watching.drawn)))
         self.over()
 
     def _steps(self, batches: Any, watching: Watching) -> Iterator[Any]:
@@ -184,7 +194,8 @@ class on_time(Turn):  # noqa: N801, used like a function
         """Which samples make which batch: drawn with chances δ_j / m, or all alike if δ is."""
         told, began = self.order.assignment, self.clock.steady()
         batches = watching.drawn or list(self._loader.batch_sampler or ())
-        own = np.unique([index for batch in batches for index in batch]).astype(np.int64)
+        # Who was met twice is twice as likely: the user's sampler may balance classes.
+        own = np.array([index for batch in batches for index in batch], np.int64)
         if not len(own):
             return []
         seen, trouble = watching.seen(), watching.trouble
@@ -201,8 +212,10 @@ class on_time(Turn):  # noqa: N801, used like a function
         self.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
         size = self._loader.batch_size or max(map(len, batches))
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
-        rows = zip(tape.index, tape.coefficient, strict=True)
-        return [row[weights > 0].tolist() for row, weights in rows]
+        pairs = zip(tape.index, tape.coefficient, strict=True)
+        rows = [row[weights > 0].tolist() for row, weights in pairs]
+        least = min(2, *map(len, batches))  # BatchNorm takes no single sample; nor need the loop
+        return [row for row in rows if len(row) >= least] or rows
 
 
 def fit(
@@ -229,7 +242,8 @@ def fit(
     params = task.initial_params()
     if not isinstance(data, ClientData):
         parts = batches(data, CHUNK, next(iter(params.values())).dtype)
-        data = ClientData(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        inputs, labels = zip(*parts, strict=True)
+        data = ClientData(joined(inputs), torch.cat(labels))
     settings = TrainingSettings(learning_rate, batch_size)
     executor = SequentialExecutor(task, {told.client_id: data}, settings)
     begin, turn.examples = executor._coresets.begin, len(data)

@@ -36,7 +36,7 @@ from fedcore.values import MANY, above_zero, at_least, one_of
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
 LARGEST = 2**40  # samples of a node
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # as PyTorch calls BatchNorm's
-SHARED = ("selector", "selection", "seed", "stragglers")  # with the simulator
+SHARED = ("selector", "selection", "seed", "stragglers", "learning_rate")  # with the simulator
 Metrics = MetricRecord | None
 
 
@@ -59,12 +59,15 @@ class Options:
     checkpoint: str | Path | None = None  # a folder: go on after the last round in it
     out: str | Path | None = None  # a folder for records, as 'fedcore compare' writes them
     wait_for_nodes: float = 300.0  # seconds until too few nodes are an error
+    learning_rate: float = 0.01  # η of the nodes' own loops, where a strategy's rule has it
     compress: str = "none"  # what nodes send of their moves: topk:0.01, 8bit or topk:0.01+8bit
     weighted_by: str | None = None  # a metric by which answers weigh; None: all the same
     method: Mapping[str, Any] = field(default_factory=dict)  # further ones, of those named above
 
     def __post_init__(self) -> None:
         """Check every value, so that nothing starts with a bad one."""
+        if "epochs" in self.method:
+            raise BadOption("epochs are called local_epochs here")
         for name, least in LEAST.items():
             at_least(least)(name, getattr(self, name))
         one_of("wall", "virtual")("clock", self.clock)
@@ -104,6 +107,8 @@ class Options:
         known = STATIC if linear else LAST_LAYER_INPUT, clients, sent_bytes(params, 1)
         built = build_strategy(self.strategy, self.experiment(clients), *known)
         names = [name for name in params if name.endswith(STATISTICS)]
+        if names and self.compress != "none":  # moves kept for later would make variances negative
+            raise BadOption(f"compress must be none for running statistics, such as {names[0]!r}")
         built = averaging(built, self.experiment(clients).aggregation, names)
         pace = replace(built.pace, quorum=self.quorum)
         return replace(built, pace=pace, plan=after_one_epoch(built.plan))
@@ -171,10 +176,13 @@ class FedCore(FedAvg):
         run = RunKey("flower", plugins.title(options.strategy), options.stragglers, options.seed)
         log(INFO, "Starting FedCore: %s, %d rounds", run.strategy, num_rounds)
         self.summary()
-        method = options.build_strategy(state.params, self.min_available_nodes)
+        above_zero("timeout", timeout)
         fleet = Fleet(sent_bytes(state.params, 1))
         if options.checkpoint is not None:
             state = ledger.latest(Path(options.checkpoint), run, state, fleet)
+        fleet.meet(grid.get_nodes())
+        # N, of the methods that have it, is who is there now.
+        method = options.build_strategy(state.params, max(self.min_available_nodes, len(fleet)))
         clock = GridClock(grid, fleet, self, train_config, timeout, method.keeps_deadline)
         if method.pace.synchronous:
             method = replace(method, pace=replace(method.pace, decide=clock.decide, alarm=1.0))
@@ -182,7 +190,8 @@ class FedCore(FedAvg):
         server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), *loop)
         job = {name: getattr(options, name) for name in ("strategy", *SHARED)}
         job |= {"rounds": num_rounds, "epochs": options.local_epochs}
-        out = options.out and ledger.open_folder(Path(options.out), job, run, state.version)
+        done = state.version if options.checkpoint else None
+        out = options.out and ledger.open_folder(Path(options.out), job, run, done)
         result, answered = Result(ArrayRecord(dict(state.params))), num_rounds <= state.version
         if evaluate_fn and not state.version and (first := evaluate_fn(0, initial_arrays)):
             result.evaluate_metrics_serverapp[0] = first

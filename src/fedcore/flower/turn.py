@@ -32,6 +32,7 @@ ENOUGH_STEPS, LEAST_AFTER = 6, 1.0
 STATE = "fedcore"  # what a node remembers from order to order
 CLIENT_RAISED = 2  # Flower's code for a handler that failed
 ALARM, EXIT = (1.02, 1.0), (1.25, 2.0)  # times the seconds that an order leaves, and seconds more
+LONGEST = 2.0**22  # seconds that an alarm waits; timers know no more
 LEAST = 0.25  # of the deadline: who comes too late says so, and reads its data before that
 
 
@@ -159,6 +160,7 @@ class Turn:
         if how := compression.read("compress", self.order.compress):
             sent = self._msg.content.array_records.items()
             base = next(one.to_torch_state_dict() for name, one in sent if name != wire.SHIFT)
+            arrays = {name: value.detach().cpu() for name, value in arrays.items()}
             arrays = wire.pack_model(how, arrays, base, self._context.state)
         metrics = MetricRecord(self.report())  # type: ignore[arg-type]
         content = RecordDict({"arrays": ArrayRecord(dict(arrays)), "metrics": metrics})
@@ -174,18 +176,20 @@ def deadline_mod(
 ) -> Message:
     """Complete the report; end a handler that does not end by itself: ``ClientApp(mods=[...])``.
 
-    When its order's time is over it gets an alarm, and the server an error in the same round. One
-    that does not hear that is ended with its process. Messages without an order just pass.
+    When the time of its order is over, or of its message, it gets an alarm, and the server an error
+    in the same round. One that does not hear that is ended with its process. Of what a handler
+    raises the server gets the kind alone, for the words may hold labels or places of samples.
     """
     try:
         order, age = order_of(msg)
-    except wire.BadMessage:
-        return call_next(msg, context)
+        allowed = max(seconds_for(order, age), LEAST * order.deadline)
+    except wire.BadMessage:  # an evaluation, or of another strategy
+        order, allowed = None, msg.metadata.ttl
 
     def ring(*_: object) -> None:
         raise Overdue
 
-    began, seconds = WALL.steady(), max(seconds_for(order, age), LEAST * order.deadline)
+    began, seconds = WALL.steady(), min(allowed, LONGEST)
     faulthandler.dump_traceback_later(EXIT[0] * seconds + EXIT[1], exit=True, file=2)
     with ExitStack() as undo:
         undo.callback(faulthandler.cancel_dump_traceback_later)
@@ -198,10 +202,15 @@ def deadline_mod(
         except Overdue:
             reason = f"the handler went on after the {seconds:.1f} s that its order left"
             return Message(Error(CLIENT_RAISED, reason), reply_to=msg)
+        except Exception as error:  # whose words may hold data, which stay here
+            log.exception("the handler raised")
+            reason = f"the handler raised {type(error).__name__}; the node's log has the words"
+            return Message(Error(CLIENT_RAISED, reason), reply_to=msg)
     records: list[Any] = [*reply.content.metric_records.values()] if reply.has_content() else []
-    if len(records) == 1:
+    if order is not None and len(records) == 1:
         (metrics,), told, took = records, order.assignment, WALL.steady() - began
-        examples = int(metrics.get(wire.EXAMPLES, 0))
+        said = metrics.get(wire.EXAMPLES, 0)
+        examples = said if isinstance(said, int) else 0
         # Whose own code says nothing of its work is believed to have done what it was told.
         work = told.plan.work(examples)
         guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took)

@@ -31,6 +31,7 @@ SHIFT = "fedcore-shift"  # an ArrayRecord beside the model: a job's shift, where
 UNSENT = "fedcore-unsent"  # an ArrayRecord that a node keeps: what it has not sent of its moves
 PACKED = ("fedcore-indices", "fedcore-values", "fedcore-scales")  # of an answer, for a model
 MOST = 2**53  # beyond it a float holds no whole number exactly
+LONGEST = 2.0**40  # seconds that two clocks may be apart: thousands of years
 SAFE = 0.98  # of a node's time is planned with, and used
 SLACK = 1.0  # seconds that two clocks may be apart over one job
 
@@ -124,6 +125,8 @@ def read_counts(
     limits: dict[str, float] = {"steps": report.work, "loss_count": examples}
     limits |= {"coreset_size": examples, "work": (epochs + 1) * examples}  # E, and a look
     limits |= {"training_seconds": report.handler_seconds + SLACK, "handler_seconds": trip + SLACK}
+    if abs(report.age) > LONGEST:
+        raise BadMessage(f"age cannot be {report.age:g} seconds")
     for name, limit in limits.items():
         if not 0 <= (value := getattr(report, name)) <= limit:
             raise BadMessage(f"{name} cannot be {value:g}: at most {limit:g} is possible")
@@ -135,8 +138,8 @@ def read_weight(metrics: MetricRecord, key: str | None) -> Params | None:
     if key is None:
         return None
     value = metrics.get(key)
-    if not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise BadMessage(f"{key} must be a number above 0, got {value!r:.40}")
+    if not isinstance(value, int | float) or not 1 / MOST <= value <= MOST:
+        raise BadMessage(f"{key} must be a number above 0 and at most 2^53, got {value!r:.40}")
     return {"weight": torch.tensor(value, dtype=torch.float64)}
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcore.errors import BadOption
 from fedcore.records import Event, event
 from fedcore.seeding import stream
 from fedcore.server.state import Job
@@ -156,6 +157,10 @@ class VirtualClock(Clock):
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out now; those of an earlier process keep the time at which they arrive."""
+        working = {job.assignment.client_id for job in self._queue}
+        if double := sorted(working & {job.assignment.client_id for job in jobs}):
+            who = f"client {double[0]}, who is at work"
+            raise BadOption(f"draw of a sampler must give clients that are idle, got {who}")
         for job in jobs:
             new = math.isnan(job.arrives)
             if not new and job.started > self.began:

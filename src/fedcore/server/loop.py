@@ -22,7 +22,6 @@ from fedcore.server.controller import Controller, begin, learn, recall
 from fedcore.server.method import Action, Cohort, Draw, Plans, Sampler, Situation, Strategy
 from fedcore.server.state import Job, ServerState
 from fedcore.sources.clients import ClientSizes
-from fedcore.task import sent_bytes
 from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalUpdate, Params, Way
 
 log = logging.getLogger(__name__)
@@ -209,9 +208,8 @@ class Server:
         own = self.seed, self.sizes, self.profiles
         cohort = self.sampler.draw(Draw(count, version, *own, **known))
         pairs = cohort.items() if isinstance(cohort, Mapping) else [(None, 0)]
-        wrong = (1 for one, n in pairs if type(n) is not int or n < 1 or one not in self.profiles)
-        if any(wrong) or known.get("busy", frozenset()) & cohort.keys():
-            must = "draw of a sampler must give clients that are idle, each with an int of copies"
+        if not all(type(n) is int and n > 0 and one in self.profiles for one, n in pairs):
+            must = "draw of a sampler must give clients that there are, each with an int of copies"
             raise BadOption(f"{must}, got {cohort!r}; Draw.cohort makes that of places")
         return cohort
 
@@ -269,7 +267,7 @@ def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[i
 
 
 def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = None) -> ClientRecord:
-    told, share = job.assignment, job.assignment.plan.trained_share
+    told, own = job.assignment, answer.params
     budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
@@ -284,5 +282,5 @@ def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = Non
         fell_back=answer.fell_back,
         wasted=why,
         staleness=version - told.base_version,
-        sent=0 if share == 1 else sent_bytes(job.base, share),
+        sent=sum(v.nbytes for v in own.values()) if 0 < len(own) < len(job.base) else 0,
     )

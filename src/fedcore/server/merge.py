@@ -73,8 +73,9 @@ class RunningMean:
         now, sent = state.params, {n: self._totals[n] for n in self._names if self._totals[n]}
         if not sent:
             return state
-        means = {n: (self._sums[n] / total).to(now[n].dtype) for n, total in sent.items()}
-        return replace(state, params={**now, **means})
+        means = {n: self._sums[n] / total for n, total in sent.items()}
+        whole = {n: m if now[n].is_floating_point() else m.round() for n, m in means.items()}
+        return replace(state, params={**now, **{n: m.to(now[n].dtype) for n, m in whole.items()}})
 
 
 class RunningMoves:
