@@ -63,9 +63,10 @@ class RunningMean:
         if self._own is not None:  # for which these stay, so that no move's length is of them
             kept = {name: base[name] for name in self._names}
             self._own.add(replace(update, params={**update.params, **kept}), base)
-        for name, value in update.params.items():
+        for name in update.params:
             self._totals[name] += weight
-            self._sums[name].add_(value, alpha=weight)
+        sums = [self._sums[name] for name in update.params]
+        torch._foreach_add_(sums, list(update.params.values()), alpha=weight)
 
     def finish(self) -> ServerState:
         """The state with the mean as its model."""
