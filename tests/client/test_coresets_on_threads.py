@@ -213,9 +213,10 @@ def test_a_worker_is_not_overruled_by_what_the_training_sets_later(setting):
     coresets = coresets_module.Coresets(clients, threads=1)
     before = torch.get_num_threads()
     try:
-        coresets._workers.submit(int).result()  # the worker has begun, and set its own
+        own = coresets._workers[0]
+        own.submit(int).result()  # the worker has begun, and set its own
         torch.set_num_threads(2)
-        assert coresets._workers.submit(torch.get_num_threads).result() == 1
+        assert own.submit(torch.get_num_threads).result() == 1
     finally:
         torch.set_num_threads(before)
         coresets.close()
@@ -301,3 +302,38 @@ def test_closing_drops_what_no_thread_has_begun_and_waits_for_nothing(setting, m
     for worker in set(threading.enumerate()) - before:
         worker.join(20)
     assert made == [80]
+
+
+def test_plain_draws_are_made_where_they_are_asked_for(setting, monkeypatch):
+    """Handing one to a thread, and waiting for it, takes longer than the draw."""
+    task, clients, _ = setting
+    drawn = LocalPlan((Phase(1, CoresetSpec(4, "uniform-plain", "none")),), Way.RANDOM_SUBSET)
+    makers, build = set(), coresets_module.build_coreset
+
+    def noted(*arguments):
+        makers.add(threading.current_thread())
+        return build(*arguments)
+
+    monkeypatch.setattr(coresets_module, "build_coreset", noted)
+    run((task, clients, [Assignment(k, drawn, 0, 0) for k in clients]), threads=2, block=9)
+    assert makers == {threading.current_thread()}
+
+
+def test_few_threads_choose_among_few_samples(build_client, monkeypatch):
+    """More would only take the interpreter out of each other's hands; large sets have them all."""
+    monkeypatch.setattr(coresets_module, "SMALL", 30)
+    clients = {k: build_client(20 + 20 * (k // 8), seed=k) for k in range(16)}
+    plan = LocalPlan((Phase(1, STATIC),), Way.STATIC_CORESET)
+    makers, build = {20: set(), 40: set()}, coresets_module.build_coreset
+
+    def noted(candidates, *arguments):
+        makers[len(candidates)].add(threading.current_thread())
+        time.sleep(0.02)
+        return build(candidates, *arguments)
+
+    monkeypatch.setattr(coresets_module, "build_coreset", noted)
+    coresets = Coresets(clients, threads=6)
+    for choose in [coresets.begin(Assignment(k, plan, 0, 0), 0) for k in clients]:
+        choose()
+    coresets.close()
+    assert len(makers[20]) == coresets_module.FEW < len(makers[40]) <= 6

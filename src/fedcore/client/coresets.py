@@ -29,6 +29,9 @@ GRADIENTS_FIRST = (
     "a plan must put a coreset that goes by gradients right behind one epoch on everything, or "
     "behind a forward pass; see strategies/fedcore.py"
 )
+# Samples up to which a choice is mostly Python, which threads only take out of each other's hands,
+# and the training's: so many of them make such choices.
+SMALL, FEW = 512, 2
 # Samples of kept coresets, all together (16 bytes each): above it the oldest are built again.
 MOST_KEPT = 4_000_000
 
@@ -53,11 +56,13 @@ class Coresets:
     def __init__(self, clients: Clients, threads: int = 0) -> None:
         """Bind the data, and how many threads choose; 0 makes a choice where it is taken."""
         self._clients = clients
-        self._workers: ThreadPoolExecutor | None = None
-        if threads:
-            # One core each, beside a training that has the others; who has not asked is overruled.
-            ask, bound = torch.get_num_threads, torch.set_num_threads
-            self._workers = ThreadPoolExecutor(threads, initializer=lambda: (ask(), bound(1)))
+        # One core each, beside a training that has the others; who has not asked is overruled.
+        ask, bound = torch.get_num_threads, torch.set_num_threads
+        self._workers = [  # for small sets, and for others
+            ThreadPoolExecutor(count, initializer=lambda: (ask(), bound(1)))
+            for count in (min(threads, FEW), threads)
+            if threads
+        ]
         self._lock = threading.Lock()
         self._kept: dict[Key, Samples] = {}
         self._kept_samples = 0
@@ -69,7 +74,7 @@ class Coresets:
 
     def expect(self, assignments: Iterable[Assignment]) -> None:
         """Begin what these will ask for and inputs alone decide, the largest first."""
-        if self._workers is None:
+        if not self._workers:
             return
         pairs = [(one, phase) for one in assignments for phase in range(len(one.plan.phases))]
         for pair in sorted(pairs, key=lambda pair: -self._missing(*pair)):
@@ -94,13 +99,15 @@ class Coresets:
             raise BadOption(GRADIENTS_FIRST)
         choose = partial(self._chosen, assignment, spec, watched, path)
         key = assignment.client_id, spec
-        if self._workers is None or key in self._kept:
+        # A plain draw takes less than handing it to a thread.
+        if not self._workers or key in self._kept or spec.proxy == NONE:
             return lambda: self._waited(lambda: self._worked(choose))
         running = self._expected.get(key)
         if running is None:
             # Who never asked for a number of threads gets the number set last, by a worker.
             torch.get_num_threads()
-            running = self._workers.submit(self._worked, choose)
+            workers = self._workers[len(self._clients[assignment.client_id]) > SMALL]
+            running = workers.submit(self._worked, choose)
             if self._missing(assignment, phase):
                 self._expected[key] = running
                 running.add_done_callback(lambda _: self._expected.pop(key, None))
@@ -126,8 +133,8 @@ class Coresets:
 
     def close(self) -> None:
         """Drop the choices that no thread has begun; those under way end by themselves."""
-        if self._workers is not None:
-            self._workers.shutdown(wait=False, cancel_futures=True)
+        for workers in self._workers:
+            workers.shutdown(wait=False, cancel_futures=True)
 
     def _missing(self, assignment: Assignment, phase: int) -> int:
         """Samples among which a coreset of inputs, to be kept then, has yet to be chosen."""
