@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,13 +49,24 @@ class Job:
             for number, phase in enumerate(assignment.plan.phases)
             if number > 0 and phase.coreset is not None and asks_nothing_of_the_model(phase.coreset)
         }
-        self.looked: HeadGradients | None = None  # what a first look would show, if that is known
+        self.looked: Watched | None = None  # what a first look would show, if that is known
         self.noted: list[Tensor] = []  # (Σ L, Σ L²) of steps of the first epoch, on any device
         self._met = self._steps = 0
         self._answer = LocalUpdate(
             assignment.client_id, {}, len(data), base_version=assignment.base_version
         )
         self._way = self._follow()
+
+    def needed(self) -> ClientData:
+        """Its samples; who trains on one plain draw alone makes it now, and needs no others."""
+        first, *more = self.assignment.plan.phases
+        drawn = first.coreset is not None and first.coreset.proxy == NONE
+        if more or not drawn or self.settings.measure_full_gradient:
+            return self.data
+        samples = self._coresets.begin(self.assignment, 0)()
+        places = np.arange(len(samples.indices))
+        self._early[0] = partial(replace, samples, indices=places)
+        return ClientData(*self.data.take(torch.from_numpy(samples.indices)))
 
     def next(
         self, params: Params, seen: HeadGradients | None = None
@@ -79,8 +91,8 @@ class Job:
         for number, phase in enumerate(assignment.plan.phases):
             if phase.forward_price is not None:
                 # For the last layer's gradients alone (section 4.4 b)
-                looked = self.looked or self._passed(torch.arange(size))
-                self.looked, watched = None, self._watched(looked)
+                watched = self.looked or self._watched(self._passed(torch.arange(size)))
+                self.looked = None
                 continue
             choose = self._early.get(number)
             if phase.coreset is not None and phase.coreset.proxy == REMEMBERED:

@@ -96,6 +96,54 @@ def test_all_who_begin_with_a_look_share_one_pass(build_client, monkeypatch):
         assert all(torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in one.params)
 
 
+def test_who_trains_on_one_draw_alone_brings_no_other_samples(build_client, monkeypatch):
+    """Of 40 samples the pool gets the 5 that were drawn; who looks at others brings them all."""
+    drawn, static = CoresetSpec(5, "uniform-plain", "none"), CoresetSpec(5, "kcenter", "logits")
+    plans = (
+        LocalPlan((Phase(3, drawn),), Way.RANDOM_SUBSET),
+        LocalPlan((Phase(1), Phase(2, drawn)), Way.CORESET),
+        LocalPlan((Phase(1), Phase(2, static)), Way.CORESET),
+    )
+    clients = {k: build_client(40, seed=k) for k in range(len(plans))}
+    task, asked = Task(nn.Linear(3, 2)), [Assignment(k, plan, 0, 0) for k, plan in enumerate(plans)]
+    brought, fill = [], Pool.fill
+
+    def counted(self, given, *ids):
+        brought.extend(map(len, given))
+        return fill(self, given, *ids)
+
+    monkeypatch.setattr(Pool, "fill", counted)
+    for measured, expected in ((False, [5, 40, 40]), (True, [40, 40, 40])):
+        settings = TrainingSettings(0.1, 4, measure_full_gradient=measured)
+        plain = SequentialExecutor(task, clients, settings).run(task.initial_params(), asked)
+        found = VectorisedExecutor(task, clients, settings).run(task.initial_params(), asked)
+        assert sorted(brought) == expected
+        brought.clear()
+        for one, other in zip(found, plain, strict=True):
+            assert one.num_samples == other.num_samples == 40
+            assert (one.coreset_size, one.loss_count) == (other.coreset_size, other.loss_count)
+            errors = one.full_gradient_error or 0.0, other.full_gradient_error or 0.0
+            assert errors[0] == pytest.approx(errors[1], rel=1e-4)
+            assert one.loss_sum == pytest.approx(other.loss_sum, rel=1e-5)
+            close = (torch.allclose(one.params[n], other.params[n], atol=1e-6) for n in one.params)
+            assert all(close)
+
+
+def test_one_copy_of_the_last_layer_serves_all_who_begin_with_a_look(build_client, monkeypatch):
+    """On a GPU the host waits for each."""
+    spec = CoresetSpec(4, "kcenter", "logits")
+    looked = LocalPlan((Phase(1, forward_price=1 / 3), Phase(2, spec)), Way.FORWARD_CORESET)
+    copies, head_weight = [], Task.head_weight
+
+    def counted(self, params):
+        copies.append(1)
+        return head_weight(self, params)
+
+    monkeypatch.setattr(Task, "head_weight", counted)
+    train(build_client, (36, 20, 44), (looked,) * 3)
+    assert len(copies) == 1
+
+
 def test_a_sample_that_is_drawn_twice_is_noted_twice(build_client):
     """A draw by weight repeats samples: their losses count as often, as in the plain executor."""
     spec = CoresetSpec(9, "kcenter", "input", Weighting.PROPORTIONAL)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fedcore.client.coresets import Clients, Coresets
+from fedcore.client.coresets import Clients, Coresets, Watched
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
@@ -88,11 +88,15 @@ class Block:
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
     ) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers lie where those do."""
-        placed = self.pool.fill(data, [assignment.client_id for assignment in assignments])
-        clients = [
-            _Client(Job(assignment, self.task, own, self.settings, self.coresets), slot, rows)
-            for slot, (assignment, (rows, own)) in enumerate(zip(assignments, placed, strict=True))
-        ]
+        shared = self.settings, self.coresets
+        pairs = zip(assignments, data, strict=True)
+        jobs = [Job(told, self.task, own, *shared) for told, own in pairs]
+        needed = [job.needed() for job in jobs]
+        placed = self.pool.fill(needed, [assignment.client_id for assignment in assignments])
+        clients = []
+        for slot, (job, (rows, own)) in enumerate(zip(jobs, placed, strict=True)):
+            job.data = own
+            clients.append(_Client(job, slot, rows))
         present, slots = clients, len(clients)
         self.steps.start(params, assignments)
         self._look([one for one in clients if one.job.assignment.plan.phases[0].forward_price])
@@ -123,10 +127,12 @@ class Block:
         alone = self.pool.device.type == "cpu"  # where what a chunk leaves should fit a cache
         pieces = torch.split(every.to(self.pool.device), LOOK_CHUNK * (1 if alone else 32))
         batches = ((self.pool.x[rows], self.pool.y[rows]) for rows in pieces)
-        seen = head_gradients(self.task, self.steps.params_of(0), batches)
+        params = self.steps.params_of(0)
+        seen = head_gradients(self.task, params, batches)
+        weight = self.task.head_weight(params).detach().to("cpu", copy=True)
         parts = [torch.split(v.cpu(), [len(one.job.data) for one in clients]) for v in seen]
         for client, *own in zip(clients, *parts, strict=True):
-            client.job.looked = HeadGradients(*own)
+            client.job.looked = Watched(HeadGradients(*own), weight, self.task.head_has_bias)
 
     def _is_busy(self, client: _Client) -> bool:
         """Whether a client has steps to take or to rest; one at the end of its tape goes on."""
@@ -168,6 +174,7 @@ class Block:
                 rows[:, 0, slot] += client.tape.index[coming]
                 # The j-th loss of an epoch has the j-th row: a draw may hold a sample twice.
                 early = slice(max(0, client.tape.first_epoch - client.position))
-                place = client.rows.start + client.position * batch + order[early]
-                rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
+                if early.stop:
+                    place = client.rows.start + client.position * batch + order[early]
+                    rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
         self.steps.run(Tape(torch.from_numpy(rows), torch.from_numpy(coefficient)), watch)
