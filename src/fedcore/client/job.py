@@ -64,8 +64,7 @@ class Job:
         if more or not drawn or self.settings.measure_full_gradient:
             return self.data
         samples = self._coresets.begin(self.assignment, 0)()
-        places = np.arange(len(samples.indices))
-        self._early[0] = partial(replace, samples, indices=places)
+        self._early[0] = partial(replace, samples, indices=np.arange(len(samples.indices)))
         return ClientData(*self.data.take(torch.from_numpy(samples.indices)))
 
     def next(

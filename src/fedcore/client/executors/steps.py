@@ -32,7 +32,6 @@ class Pool:
     def __init__(self, device: torch.device) -> None:
         self.device, self.generation = device, 0
         self.x, self.y = torch.empty(0), torch.empty(0, dtype=torch.int64)
-        self._host = [self.x, self.y]  # where samples are joined: the same, or what a GPU reads
 
     def fill(
         self, clients: Sequence[ClientData], ids: Sequence[ClientId] = ()
@@ -46,10 +45,10 @@ class Pool:
         xs, ys = zip(*parts, strict=True)
         sizes = [len(y) for y in ys]
         self._reserve(sum(sizes), xs[0])
-        for pool, host, own in zip((self.x, self.y), self._host, (xs, ys), strict=True):
-            torch.cat(own, out=host[: sum(sizes)])
-            if host is not pool:  # one transfer, not one for each client
-                pool[: sum(sizes)].copy_(host[: sum(sizes)])
+        for pool, own in ((self.x[: sum(sizes)], xs), (self.y[: sum(sizes)], ys)):
+            # One transfer, not one for each client, from pages that are kept and a GPU reads itself
+            host = torch.empty_like(pool, device="cpu", pin_memory=True) if pool.is_cuda else pool
+            pool.copy_(torch.cat(own, out=host))
         rows = [slice(sum(sizes[:n]), sum(sizes[: n + 1])) for n in range(len(sizes))]
         return [(own, ClientData(self.x[own], self.y[own])) for own in rows]
 
@@ -61,11 +60,6 @@ class Pool:
         shape = (room, *example.shape[1:])
         self.x = torch.zeros(shape, dtype=example.dtype, device=self.device)
         self.y = torch.zeros(room, dtype=torch.int64, device=self.device)
-        # Fresh memory for every filling would cost as much as the copy.
-        self._host = [
-            torch.empty_like(own, device="cpu", pin_memory=True) if own.is_cuda else own
-            for own in (self.x, self.y)
-        ]
         self.generation += 1
 
 
@@ -106,7 +100,7 @@ class Steps:
         self._shown: Tensor | None = None  # [r, z, L] of steps that were watched, likewise
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
-        self._views: dict[int, Params] = {}  # of slots, as they are asked for
+        self._views: list[Params] = []  # of slots
         self._shift: dict[str, Tensor] = {}
         self._own = torch.empty(0)  # a row a slot: s, μ, and 1 for every parameter that is trained
         self._remembered: Memory | None = None
@@ -144,27 +138,21 @@ class Steps:
 
     def params_of(self, slot: int) -> Params:
         """One client's parameters, as views that the next step overwrites."""
-        if slot not in self._views:
-            self._views[slot] = {name: value[slot] for name, value in self._stack.items()}
         return self._views[slot]
 
     def copies_of(self, slots: Sequence[int], like: Params) -> list[Params]:
         """Copies of some clients' parameters, where ``like`` lies: a launch for each, for all."""
-        chosen = self._sent(slots)
+        chosen = torch.tensor(slots).to(self._pool.device, non_blocking=True)
         taken = {name: self._stack[name][chosen].to(v.device) for name, v in like.items()}
         return [{name: value[n] for name, value in taken.items()} for n in range(len(slots))]
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all clients but those; they move up in this order."""
-        chosen = self._sent(slots)
+        chosen = torch.tensor(slots).to(self._pool.device, non_blocking=True)
         remembered = [] if self._remembered is None else self._remembered.tensors
         for value in (*self._stack.values(), *self._shift.values(), self._own, *remembered):
             value[: len(slots)] = value[chosen]
         self.width = rounded_up(len(slots)) if self._record else len(slots)
-
-    def _sent(self, slots: Sequence[int]) -> Tensor:
-        """Numbers of slots on the device, which need not have come to them yet."""
-        return torch.tensor(slots, dtype=torch.int64).to(self._pool.device, non_blocking=True)
 
     def seen(self, rows: slice, width: int) -> HeadGradients:
         """A copy in main memory of what samples showed to a last layer of that ``width``."""
@@ -201,7 +189,8 @@ class Steps:
 
         if grow:
             self._anchor = {n: torch.empty_like(v, device=device) for n, v in params.items()}
-            self._stack, self._shift, self._views = stacked(), {}, {}
+            self._stack, self._shift = stacked(), {}
+            self._views = [{n: v[k] for n, v in self._stack.items()} for k in range(room)]
             self._remembered = Memory.blank(self._settings, self._stack)
             self._own = torch.ones(room, 2 + len(params), dtype=torch.float64, device=device)
         if self._kind[2] and not self._shift:

@@ -91,8 +91,8 @@ class Block:
         shared = self.settings, self.coresets
         pairs = zip(assignments, data, strict=True)
         jobs = [Job(told, self.task, own, *shared) for told, own in pairs]
-        needed = [job.needed() for job in jobs]
-        placed = self.pool.fill(needed, [assignment.client_id for assignment in assignments])
+        names = [assignment.client_id for assignment in assignments]
+        placed = self.pool.fill([job.needed() for job in jobs], names)
         clients = []
         for slot, (job, (rows, own)) in enumerate(zip(jobs, placed, strict=True)):
             job.data = own
@@ -127,9 +127,8 @@ class Block:
         alone = self.pool.device.type == "cpu"  # where what a chunk leaves should fit a cache
         pieces = torch.split(every.to(self.pool.device), LOOK_CHUNK * (1 if alone else 32))
         batches = ((self.pool.x[rows], self.pool.y[rows]) for rows in pieces)
-        params = self.steps.params_of(0)
-        seen = head_gradients(self.task, params, batches)
-        weight = self.task.head_weight(params).detach().to("cpu", copy=True)
+        seen = head_gradients(self.task, self.steps.params_of(0), batches)
+        weight = self.task.head_weight(self.steps.params_of(0)).detach().to("cpu", copy=True)
         parts = [torch.split(v.cpu(), [len(one.job.data) for one in clients]) for v in seen]
         for client, *own in zip(clients, *parts, strict=True):
             client.job.looked = Watched(HeadGradients(*own), weight, self.task.head_has_bias)
@@ -174,7 +173,6 @@ class Block:
                 rows[:, 0, slot] += client.tape.index[coming]
                 # The j-th loss of an epoch has the j-th row: a draw may hold a sample twice.
                 early = slice(max(0, client.tape.first_epoch - client.position))
-                if early.stop:
-                    place = client.rows.start + client.position * batch + order[early]
-                    rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
+                place = client.rows.start + client.position * batch + order[early]
+                rows[early, 1, slot] = np.where(own[early] > 0, place, len(self.pool.x))
         self.steps.run(Tape(torch.from_numpy(rows), torch.from_numpy(coefficient)), watch)
