@@ -20,7 +20,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,6 +33,7 @@ import torch  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from benchmarks.simulator.machine import describe  # noqa: E402
+from fedcore.client.coresets import Coresets  # noqa: E402
 from fedcore.client.executors.stacked_model import form_of  # noqa: E402
 from fedcore.client.executors.steps import Pool, Steps  # noqa: E402
 from fedcore.client.executors.vectorised import Block, VectorisedExecutor  # noqa: E402
@@ -153,12 +154,29 @@ def counted_on_cpu(found: Counter[str]) -> Iterator[None]:
     def sent(self: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
         moved = bool(given) and isinstance(given[0], torch.device | str)
         own = moved and threading.get_ident() == here and not mode.inside
-        mode.found["waits" if own and str(given[0]) == "cpu" and named else "copies"] += own
+        fetches = own and str(given[0]) == "cpu" and "copy" in named
+        mode.found["waits" if fetches else "copies"] += own
         return plain_to(self, *given, **named)
 
+    def chosen(self: Coresets, choose: Any) -> Any:  # in main memory on any device
+        if threading.get_ident() != here:
+            return worked(self, choose)
+        mode.inside = True
+        try:
+            return worked(self, choose)
+        finally:
+            mode.inside = False
+
     COUNTING.append(mode)
-    patches = (mock.patch.object(torch.Tensor, "cpu", fetched), mode)
-    with patches[0], patches[1], mock.patch.object(torch.Tensor, "to", sent):
+    worked = Coresets._worked
+    own = (
+        (torch.Tensor, "cpu", fetched),
+        (torch.Tensor, "to", sent),
+        (Coresets, "_worked", chosen),
+    )
+    with ExitStack() as patches:
+        for patch in (*(mock.patch.object(*one) for one in own), mode):
+            patches.enter_context(patch)
         yield
     COUNTING.remove(mode)
     found.update(mode.found)
