@@ -58,11 +58,9 @@ class Coresets:
         self._clients = clients
         # One core each, beside a training that has the others; who has not asked is overruled.
         ask, bound = torch.get_num_threads, torch.set_num_threads
-        self._workers = [  # for small sets, and for others
-            ThreadPoolExecutor(count, initializer=lambda: (ask(), bound(1)))
-            for count in (min(threads, FEW), threads)
-            if threads
-        ]
+        make = partial(ThreadPoolExecutor, initializer=lambda: (ask(), bound(1)))
+        # Of small sets, and of others
+        self._workers = [make(min(threads, FEW)), make(threads)] if threads else []
         self._lock = threading.Lock()
         self._kept: dict[Key, Samples] = {}
         self._kept_samples = 0

@@ -88,9 +88,8 @@ class Block:
         self, params: Params, assignments: Sequence[Assignment], data: Sequence[ClientData]
     ) -> list[LocalUpdate]:
         """Train every assignment from ``params``; answers lie where those do."""
-        shared = self.settings, self.coresets
         pairs = zip(assignments, data, strict=True)
-        jobs = [Job(told, self.task, own, *shared) for told, own in pairs]
+        jobs = [Job(told, self.task, own, self.settings, self.coresets) for told, own in pairs]
         names = [assignment.client_id for assignment in assignments]
         placed = self.pool.fill([job.needed() for job in jobs], names)
         clients = []
