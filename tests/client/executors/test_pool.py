@@ -20,9 +20,9 @@ def test_rows_of_a_view_are_written_out():
     text = torch.arange(6)
     data = ClientData(text.unfold(0, 2, 1), torch.arange(5), torch.tensor([3, 0]))
     pool = Pool(torch.device("cpu"))
-    pool.fill([data])
-    assert pool.x.tolist() == [[3, 4], [0, 1]]
-    assert pool.y.tolist() == [3, 0]
+    ((rows, _),) = pool.fill([data])
+    assert pool.x[rows].tolist() == [[3, 4], [0, 1]]
+    assert pool.y[rows].tolist() == [3, 0]
 
 
 def test_buffers_stay_while_they_are_large_enough(build_client):
@@ -31,7 +31,9 @@ def test_buffers_stay_while_they_are_large_enough(build_client):
     address, generation = pool.x.data_ptr(), pool.generation
     pool.fill([build_client(4), build_client(5)])
     assert (pool.x.data_ptr(), pool.generation) == (address, generation)
-    pool.fill([build_client(10)])
+    pool.fill([build_client(13)])  # a round may bring half as many samples again
+    assert (pool.x.data_ptr(), pool.generation) == (address, generation)
+    pool.fill([build_client(14)])
     assert pool.generation == generation + 1
 
 

@@ -42,12 +42,13 @@ def assignments(task, clients, kind, version=0):
     ]
 
 
-def padded(tape, width):
+def padded(tape, steps):
     """The same tape for so many slots: those behind the last have coefficients of zero."""
-    more, clients = width - tape.coefficient.shape[1], tape.coefficient.shape[1]
+    clients = tape.coefficient.shape[1]
+    more = steps.width - clients
     grow = torch.nn.functional.pad
     rows = grow(tape.rows, (0, 0, 0, more))
-    rows[:, 1, clients:] = 17 * 30  # and note nothing
+    rows[:, 1, clients:] = len(steps.met) - 1  # and note nothing
     return Tape(rows, grow(tape.coefficient, (0, 0, 0, more)))
 
 
@@ -75,17 +76,17 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind, how):
             coefficient = torch.rand(6, clients, 4)
             coefficient[3:, 1] = 0.0  # who rests stays where it is
             coefficient[-1] = 1.0
-            noted = torch.where(coefficient > 0.5, rows, 17 * 30)
+            noted = torch.where(coefficient > 0.5, rows, len(pool.x))
             tape = Tape(torch.stack([rows, noted], dim=1), coefficient)
             kept, seen = rows[coefficient > 0], []
             for steps in ways:
-                steps.run(padded(tape, steps.width), watch)
+                steps.run(padded(tape, steps), watch)
                 seen.append([part[kept] for part in steps.seen(slice(None), 2)] if watch else [])
             for one, other in zip(*seen, strict=True):
                 assert torch.allclose(one, other, atol=1e-5)
             losses = [steps.met.cpu()[:-1] for steps in ways]
             assert torch.allclose(*losses, atol=1e-5)
-            there = noted[noted < 17 * 30]
+            there = noted[noted < len(pool.x)]
             assert (losses[0][there] > 0).all()
             if watch:
                 assert torch.equal(

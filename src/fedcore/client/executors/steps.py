@@ -56,7 +56,7 @@ class Pool:
         same = self.x.shape[1:] == example.shape[1:] and self.x.dtype == example.dtype
         if same and len(self.x) >= rows:
             return
-        room = max(rows, 2 * len(self.x)) if same else rows
+        room = rows + rows // 2  # a new place costs all that is recorded, so one is to last
         shape = (room, *example.shape[1:])
         self.x = torch.zeros(shape, dtype=example.dtype, device=self.device)
         self.y = torch.zeros(room, dtype=torch.int64, device=self.device)
