@@ -104,7 +104,7 @@ def small_hub(monkeypatch):
             return columns
 
     hub = types.ModuleType("datasets")
-    hub.load_dataset = lambda name, cache_dir: {"train": Whole()}
+    hub.load_dataset = lambda name, cache_dir: {"train": Whole(), "validation": Whole()}
     monkeypatch.setitem(sys.modules, "datasets", hub)
 
 

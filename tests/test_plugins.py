@@ -184,7 +184,7 @@ def test_truth_is_spelled(own, text, value):
     [
         ({"fresh": "no"}, "fresh must be true or false"),
         ({"mixing": "abc"}, "mixing must be a number, got 'abc'"),
-        ({"buffer": "ten"}, "buffer must be a number, got 'ten'"),
+        ({"buffer": "ten"}, "buffer must be a whole number, got 'ten'"),
     ],
 )
 def test_a_build_gets_numbers_where_it_says_so(own, method, sentence):

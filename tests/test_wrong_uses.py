@@ -47,11 +47,13 @@ def partitions():
         yield "least", wrong, use(least=wrong)
     for wrong in NO_WHOLE:
         yield "seed", wrong, use(seed=wrong)
-    shapes = [None, 5, "abc", b"abc", [], [[1, 2], [3, 4]], [1.5, 2.0], [math.nan], ["a", "b"], {}]
-    shapes += [NOTHING, [NOTHING], np.zeros((3, 2)), torch.zeros(2, 2), [1, [2]], torch.tensor(3)]
-    shapes += [[1j], np.array(["1", "2"]), np.zeros(0), [None, 1], lambda: 3, torch.zeros(3) / 0]
-    for wrong in shapes:
+    shapes = [None, 5, "abc", b"abc", [], ["a", "b"], {}, NOTHING, [NOTHING], [1, [2]]]
+    shapes += [torch.tensor(3), [1j], np.array(["1", "2"]), np.zeros(0), [None, 1], lambda: 3]
+    classless = [[[1, 2], [3, 4]], [1.5, 2.0], [math.nan], np.zeros((3, 2)), torch.zeros(3) / 0]
+    for wrong in shapes:  # also where no label is looked at
         yield "labels", wrong, use(labels=wrong, clients=2)
+    for wrong in [*shapes, *classless]:
+        yield "labels", wrong, use(labels=wrong, clients=2, how="shards")
     for wrong in [None, 5, "abc", [], {}, [[1, 2], [3, 4]], NOTHING, np.zeros((3, 2)), [1, [2]]]:
         yield "labels", wrong, use(labels=wrong, how="by")
     yield "least", 20, lambda: fedcore.partition([0, 0, 1], how="by", least=2)

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+pytest.importorskip("flwr")
+
 from fedcore.coreset.proxies import (
     LAST_LAYER,
     LAST_LAYER_INPUT,

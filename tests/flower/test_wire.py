@@ -4,6 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("hypothesis")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -131,12 +131,10 @@ def in_a_sentence(run: Callable[[], None]) -> None:
             raise
         sentence, code = "interrupted", 130
     except Exception as error:
-        places = list(walk_tb(error.__traceback__))
-        own = [at for at in places if at[0].f_globals.get("__name__", "").startswith(plugins.OWN)]
+        named = ((f.f_globals.get("__name__", ""), f, n) for f, n in walk_tb(error.__traceback__))
+        own = [(f.f_code.co_filename, n) for name, f, n in named if name.startswith(plugins.OWN)]
         if not own:
             raise
-        (frame, line), code = own[-1], 2
-        where = f"line {line} of {frame.f_code.co_filename!r}"
-        sentence = f"error: {failed(where, error)}"
+        sentence, code = f"error: {failed('line {1} of {0!r}'.format(*own[-1]), error)}", 2
     print(sentence, file=sys.stderr)
     sys.exit(code)

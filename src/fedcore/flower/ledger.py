@@ -1,7 +1,6 @@
 """What a deployment leaves behind: a line a round, the simulator's records, and its checkpoints."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from logging import INFO, WARNING
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 from flwr.app import MetricRecord
 from flwr.supercore import log
 
+from fedcore.config import Options
 from fedcore.errors import BadOption, BadRecord
 from fedcore.flower.clock import Notes
 from fedcore.flower.fleet import Fleet
@@ -57,7 +57,7 @@ def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> Serve
     return start
 
 
-def open_folder(path: Path, job: Mapping[str, Any], run: RunKey, done: int | None) -> OutputFolder:
+def open_folder(path: Path, job: Options, run: RunKey, done: int | None) -> OutputFolder:
     """The folder of records; what it holds beyond ``done`` rounds is trained again."""
     if (path / EXPERIMENT).exists():
         folder = OutputFolder.resume(path, job, [run])

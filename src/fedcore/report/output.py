@@ -125,7 +125,7 @@ class OutputFolder:
         self, record: RoundRecord, run: RunKey, snapshot: Save | None = None, model: Params = NONE
     ) -> None:
         """Write a round; now and then what ``snapshot`` makes too, and a last round's model."""
-        if model:  # before the line that ends the run
+        if record.ending is not None and model:  # before the line that ends the run
             save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
         row = to_row(run, record)
         known = {name: row[name] for name in rows.MEASURED} | {"metrics": row.get("metrics", {})}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcore.arrays import as_labels, as_samples
+from fedcore.arrays import NUMBER_THEM, as_labels, as_samples, as_tensor
 from fedcore.bundle import joined
 from fedcore.errors import BadData, BadOption, blaming
 from fedcore.sources.clients import as_client
@@ -63,8 +63,9 @@ def partition(
     if how == "by":
         owner = _owners(labels)
         return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
-    anything = how == "iid" and hasattr(labels, "__len__")  # it goes by no label
-    classes = as_labels("labels", range(len(labels)) if anything else labels).numpy()
+    given = as_tensor("labels", labels, NUMBER_THEM)
+    numbered = how == "iid" and given.ndim  # it goes by no label, so targets of any shape do
+    classes = as_labels("labels", torch.arange(len(given)) if numbered else given).numpy()
     count = whole_number("clients", clients, 1, MANY)
     if count * fewest > len(classes):
         what = f"{count} clients of {fewest} samples or more need {count * fewest}"

@@ -142,7 +142,7 @@ class Steps:
 
     def copies_of(self, slots: Sequence[int], like: Params) -> list[Params]:
         """Copies of some clients' parameters, where ``like`` lies: a launch for each, for all."""
-        chosen = torch.tensor(slots).to(self._pool.device, non_blocking=True)
+        chosen = torch.tensor(slots, dtype=torch.int64).to(self._pool.device, non_blocking=True)
         taken = {name: self._stack[name][chosen].to(v.device) for name, v in like.items()}
         return [{name: value[n] for name, value in taken.items()} for n in range(len(slots))]
 

@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from functools import cache
 from html import escape
 from importlib import resources
 from itertools import product
 from pathlib import Path
 from string import Template
 
-from fedcore.errors import FedCoreError
 from fedcore.report.grids import Grid, counted, remarks, step_size_remarks, strategy_title
 from fedcore.report.output import PAGE
 from fedcore.report.page.data import charts
@@ -19,9 +16,7 @@ from fedcore.report.page.jobs import Job, Level, levels_of, read_jobs
 from fedcore.report.page.tables import tables
 from fedcore.report.paper import title_of
 from fedcore.report.plots import COLOURS, DOING, SHOWN, draw_all
-from fedcore.report.records import Row, run_of
-from fedcore.report.summary import spread
-from fedcore.sources.benchmark import find
+from fedcore.report.records import run_of
 from fedcore.types import Way
 
 # A way has the colour of the strategy that it is known by.
@@ -66,10 +61,6 @@ def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str
 def write_report(folders: Iterable[Path], out: Path, *, plots: bool) -> None:
     """Write the page of all jobs in ``folders``, and beside it its tables and pictures as files."""
     jobs = read_jobs(folders)
-    for content in (job.content for job in jobs if "data" not in job.content):
-        options = content["experiment"]
-        named = (options.get(name) for name in ("benchmark", "data_seed", "data_dir"))
-        content["data"] = _spread(*named, json.dumps(options.get("data", {})))
     (out / "tables").mkdir(parents=True, exist_ok=True)
     levels, grids = write_page(jobs, out)
     for (name, grid), (ending, write) in product(grids.items(), WRITERS.items()):
@@ -79,15 +70,6 @@ def write_report(folders: Iterable[Path], out: Path, *, plots: bool) -> None:
         if runs := {run_of(run): run["records"] for run in level.runs if run["records"]}:
             (out / "figures" / level.name).mkdir(parents=True, exist_ok=True)
             draw_all(runs, out / "figures" / level.name, (".pdf", ".png"), names)
-
-
-@cache
-def _spread(benchmark: str, seed: int, place: str | None, options: str) -> Row | None:
-    """How samples are spread over clients, if the data are here."""
-    folder = Path(place).expanduser() if place else None
-    with suppress(FedCoreError):
-        return spread(find(benchmark).load(seed=seed, data_dir=folder, options=json.loads(options)))
-    return None
 
 
 def _details(job: Job) -> str:

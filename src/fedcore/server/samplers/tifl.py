@@ -29,6 +29,7 @@ from fedcore.types import LocalUpdate, Params
 from fedcore.values import whole_number
 
 Chances: TypeAlias = NDArray[np.float64]
+Used: TypeAlias = Callable[[int, Chances], int]  # (version, chances) -> the tier of a round
 
 
 def build(
@@ -71,13 +72,7 @@ def build(
     return Sampler(draw, observe)
 
 
-def adapted(
-    losses: Sequence[float],
-    used: Callable[[int, Chances], int],
-    tiers: int,
-    interval: int,
-    most: float,
-) -> Chances:
+def adapted(losses: Sequence[float], used: Used, tiers: int, interval: int, most: float) -> Chances:
     """Chances of tiers after rounds of mean ``losses``, NaN for none, that ``used`` one each."""
     last, spent, ranks = np.full(tiers, np.inf), np.zeros(tiers), np.ones(tiers)
     before, chances = last.copy(), ranks / tiers
