@@ -27,6 +27,9 @@ LAYERS = {
     **dict.fromkeys(("cli", "flower"), 6),
     **dict.fromkeys(("__main__", "reproduce"), 7),
 }
+# What tests may find absent.
+EXTRAS = {"flwr", "hypothesis", "kmedoids", "matplotlib", "pandas", "ray", "rich", "safetensors"}
+EXTRAS |= {"scipy", "sklearn", "threadpoolctl", "typer"}
 WITHOUT_TWIN = {"__init__", "main", "types", "version", "errors"}
 
 
@@ -120,6 +123,25 @@ def test_optional_and_heavy_packages_are_imported_where_they_are_used():
             bare = {"grid", "table2", "pieces", "reproduce"}
             if path.parent.name != "cli" or path.stem in bare:
                 assert not found & {"typer", "rich"} or path.stem in ("tables",), path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted((ROOT / "tests").rglob("*.py")) if path.name.startswith("test_")],
+    ids=lambda p: str(p.relative_to(ROOT / "tests")),
+)
+def test_a_test_of_what_not_everybody_has_skips_itself(path):
+    """Accelerator machines have torch, NumPy, numba and pytest alone; the suite runs there too."""
+    skipped = set()
+    for node in ast.parse(path.read_text()).body:
+        call, needed = getattr(node, "value", None), []
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.importorskip":
+            skipped.add(call.args[0].value)
+        elif isinstance(node, ast.Import):
+            needed = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            needed = ["typer" if node.module == "fedcore.cli.main" else node.module]
+        assert not {name.split(".")[0] for name in needed} & EXTRAS - skipped
 
 
 def test_no_gpl_package_is_imported():

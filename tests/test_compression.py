@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("hypothesis")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,6 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("sklearn")
+
 from sklearn import metrics as sk
 
 from fedcore.errors import BadData, BadOption

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("name", ["quickstart.py", "naive_fedcore.py", "coreset.py"])
 def test_scripts(name):
+    if name == "coreset.py":
+        pytest.importorskip("sklearn")
     result = subprocess.run(
         [sys.executable, ROOT / "examples" / name],
         capture_output=True,
@@ -142,6 +144,7 @@ def command(*arguments):
 
 
 def test_the_own_dataset_is_a_benchmark(tmp_path):
+    pytest.importorskip("typer")
     out = tmp_path / "job"
     result = command(
         "compare", "--benchmark", "examples/own_dataset.py", "--strategies", "fedavg,fedcore",
@@ -154,6 +157,7 @@ def test_the_own_dataset_is_a_benchmark(tmp_path):
 
 
 def test_a_table_in_a_file_is_dealt_out_by_a_column(tmp_path):
+    pytest.importorskip("typer")
     rows = [
         f"{town},{n},{n * n},{'even' if n % 2 == 0 else 'odd'}" for town in "ab" for n in range(9)
     ]

@@ -7,12 +7,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
+pytest.importorskip("hypothesis")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedcore.errors import BadOption
 from fedcore.flower.wire import (

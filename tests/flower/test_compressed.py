@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 pytest.importorskip("flwr")
+pytest.importorskip("hypothesis")
 
 from flwr.app import Array, ArrayRecord, RecordDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.flower.client_side import FakeTime, context, message, order_for
 from tests.flower.grid import InProcessGrid, Time, answer
 from tests.flower.test_strategy import run

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
+pytest.importorskip("hypothesis")
 
 from flwr.app import ArrayRecord, MetricRecord
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.flower.grid import InProcessGrid, Time, answer
 
 from fedcore.errors import BadOption

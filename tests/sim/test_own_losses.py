@@ -175,6 +175,7 @@ def job(tmp_path, **options):
 
 
 def test_a_job_of_regression_is_written_read_and_resumed(tmp_path):
+    pytest.importorskip("typer")
     from fedcore.cli.main import evaluate
     from fedcore.report.grids import level_grids
     from fedcore.report.page import write_report

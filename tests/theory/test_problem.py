@@ -1,6 +1,9 @@
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("sklearn")
+
 from sklearn.linear_model import LogisticRegression
 
 from fedcore.errors import BadData
