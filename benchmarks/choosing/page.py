@@ -259,7 +259,7 @@ def merged(*names: str) -> Study | None:
 
 def page() -> str:
     study, mnist = read("synthetic"), merged("mnist", "mnist-fedcore")
-    gentle = merged("mnist-gentle", "mnist-gentle-fivefold")
+    gentle = merged("mnist-gentle", "mnist-gentle-noise", "mnist-gentle-longer")
     assert study is not None, "run the part 'synthetic' first"
     part = PARTS["synthetic"]
     network = PARTS["mnist"].prices.choosing
