@@ -68,8 +68,6 @@ def work_off(
     folder.mkdir(parents=True, exist_ok=True)
     number, pieces = map(int, asked.piece.split("/"))
     about = folder / ENVIRONMENT
-    if not about.exists() and not asked.condense:
-        about.write_text(json.dumps(environment()) + "\n", encoding="utf-8")
     known = {of_a_line(row) for row in lines_of(folder)}
     left = [one for one in runs[number - 1 :: pieces] if named(one) not in known][: asked.most]
     began, spent = time.monotonic(), time.process_time()
@@ -78,6 +76,8 @@ def work_off(
             if time.monotonic() - began > 60 * asked.minutes:
                 break
             row = run(one)
+            if not about.exists():  # a GPU has a name once it was used
+                about.write_text(json.dumps(environment()) + "\n", encoding="utf-8")
             out.write(json.dumps(row) + "\n")
             out.flush()
             if place % 20 == 0 or place == len(left) or row["seconds"] > 5:
