@@ -60,6 +60,19 @@ def test_every_sample_is_assigned_to_the_nearest_chosen_one_of_its_class():
     assert float(distance.min(dim=1).values.sum()) == pytest.approx(found.objective, rel=1e-5)
 
 
+def test_all_classes_together_have_the_time_that_was_given():
+    candidates = Candidates(Euclidean(torch.rand(60, 1)), torch.arange(60) % 7 // 2, seconds=3.0)
+    given = []
+
+    def noting(some, budget, draw):
+        given.append(some.seconds)
+        return uniform.select(some, budget, draw)
+
+    select_per_class(noting, candidates, 20, np.random.default_rng(0))
+    assert len(given) == 4
+    assert sum(given) == pytest.approx(3.0)
+
+
 def test_where_nobody_stands_for_anybody_there_is_no_assignment():
     candidates = Candidates(Euclidean(torch.arange(12.0).reshape(12, 1)), torch.arange(12) % 2)
     found = select_per_class(uniform_plain.select, candidates, 4, np.random.default_rng(0))

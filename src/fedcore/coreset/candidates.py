@@ -1,8 +1,7 @@
 """What a selector chooses from, and the contract that all selectors share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,11 +23,12 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.space)
 
-    def take(self, indices: Tensor) -> Self:
-        """Some of the candidates; a start does not survive renumbering."""
+    def take(self, indices: Tensor) -> "Candidates":
+        """Some of them, with their share of the time; a start does not survive renumbering."""
         labels, losses = (None if v is None else v[indices] for v in (self.labels, self.losses))
-        space = self.space.take(indices)
-        return replace(self, space=space, labels=labels, losses=losses, start=None)
+        space, seconds = self.space.take(indices), self.seconds
+        seconds = None if seconds is None else seconds * len(space) / len(self)
+        return Candidates(space, labels, losses, seconds=seconds)
 
     def classes(self) -> Tensor:
         """Labels, or one class for all where there are none."""

@@ -14,6 +14,14 @@ def test_same_label_serves_every_class_and_gives_more_where_more_is_needed(run):
     assert torch.equal(own, labels)
 
 
+def test_labels_of_any_size_are_kept_apart(run):
+    """As names are that were hashed to 64 bits; the low half of these is the same."""
+    points = torch.tensor([[0.0], [0.0], [1.0], [1.0], [5.0], [5.0], [6.0], [9.0]])
+    labels = torch.tensor([0, 2**32]).repeat(4)
+    found = run(kmedoids_same_label, points, 5, labels=labels)
+    assert torch.equal(labels[found.indices[found.assignment]], labels)
+
+
 def test_same_label_with_too_few_places_forgets_the_labels(run, line):
     found = run(kmedoids_same_label, line, 2, labels=torch.arange(5))
     assert found.indices.tolist() == run(kmedoids, line, 2).indices.tolist()

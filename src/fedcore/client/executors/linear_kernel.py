@@ -8,17 +8,14 @@ f_(l-1)'(a_(l-1)), dL/dW_l = r_l h_(l-1)', dL/db_l = r_l. Parameters are one vec
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.compiled import compiled_training
+from fedcore.coreset.metric import Doubles, Floats, Indices
 
-Floats = NDArray[np.float32]
-Whole = NDArray[np.int64]
-Exact = NDArray[np.float64]
-Tape = tuple[Floats, Whole, Whole, Floats]  # x [m, d], y [m], index and coefficient [steps, B]
-Batch = tuple[Whole, Whole, Floats]  # y [m], and of a step: index, and s times coefficient [B]
-Rule = tuple[Floats, Floats, Floats, Exact]  # w_r, shift, -d and u, and η, μ, s, ρ, λ, N
-Seen = tuple[Floats, Floats, Floats, Exact]  # dL/da, z and L of every sample; Σ L, Σ L²
+Tape = tuple[Floats, Indices, Indices, Floats]  # x [m, d], y [m], index and coefficient [steps, B]
+Batch = tuple[Indices, Indices, Floats]  # y [m], and of a step: index, and s times coefficient [B]
+Rule = tuple[Floats, Floats, Floats, Doubles]  # w_r, shift, -d and u, and η, μ, s, ρ, λ, N
+Seen = tuple[Floats, Floats, Floats, Doubles]  # dL/da, z and L of every sample; Σ L, Σ L²
 # Each W [C, d], b [C] or empty, kind and leak of f; of a batch what enters [B, d], h [B, C], and
 # f'(a) or r [B, C]
 Layers = list[tuple[Floats, Floats, int, np.float32, Floats, Floats, Floats]]
@@ -118,7 +115,7 @@ def _move(layers: Layers, targets: Layers, count: int, first: int) -> None:
 
 
 @compiled_training
-def _optimise(w: Floats, d: Floats, u: Floats, start: Floats, numbers: Exact) -> None:
+def _optimise(w: Floats, d: Floats, u: Floats, start: Floats, numbers: Doubles) -> None:
     """u ← ρ u + λ w + clip(μ (w - w_r) - d), w ← w - η u, d ← 0."""
     pull, keep, shrink = np.float32(numbers[1]), np.float32(numbers[3]), np.float32(numbers[4])
     rate, squares = np.float32(numbers[0]), 0.0

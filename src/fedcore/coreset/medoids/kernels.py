@@ -172,9 +172,7 @@ def nearest_by_leaves(
     reached = np.empty((LEAF, LEAF), np.float32)
     reached_bits, worst_bits = reached.view(np.uint32), worst.view(np.uint32)
     turned = np.zeros((rows.left.shape[1], LEAF), np.float32)
-    for q in range(count):
-        for t in range(rows.left.shape[1]):
-            turned[t, q] = rows.left[queries[q], t]
+    turned[:, :count] = rows.left[queries].T
     leaves = index.leaves.shape[0]
     least, near = np.empty(leaves, np.float32), np.empty(leaves, np.float32)
     search.group_bounds(index, turned, count, least, near)
@@ -208,8 +206,6 @@ def nearest_by_leaves(
                 held[q] = search.thin(keys, q, held[q], wanted, wanted // 4)
                 worst_bits[q] = search.furthest_bits(keys, q, held[q])
     for q in range(count):
-        if held[q] > wanted + 8:
-            held[q] = search.thin(keys, q, held[q], wanted, 8)
         search.write(keys, q, held[q], -1 if keep_own else queries[q], points, distances)
 
 
@@ -240,7 +236,5 @@ def nearest_by_products(
             held = search.thin(keys, 0, held, wanted, 0)
             span = nearest + np.uint32(1), search.furthest_bits(keys, 0, held)
             held = search.measure(rows, point, names, bits, span, keys, held, wanted)
-        if held > wanted + 8:
-            held = search.thin(keys, 0, held, wanted, 8)
         own_name, row = -1 if keep_own else point, slice(q, q + 1)
         search.write(keys, 0, held, own_name, points[row], distances[row])

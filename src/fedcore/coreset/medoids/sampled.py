@@ -12,7 +12,7 @@ from fedcore.coreset.medoids.geometry import LEAF
 from fedcore.coreset.medoids.layout import Layout, Ranked, build_lists, ranked
 from fedcore.coreset.medoids.moves import Lists, settle
 from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.sparse import SURPLUS, Best, Search, best_in_time, polished, served_by
+from fedcore.coreset.medoids.sparse import Best, Search, best_in_time, crowded, polished, served_by
 from fedcore.coreset.metric import Floats, Places
 
 EACH = 10  # candidates a medoid,
@@ -38,7 +38,8 @@ def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
     if k > VERY_FEW:
         number, enough = int(FEWER * number), ENOUGH_BEYOND
     candidates = spread_out(layout, number) | start
-    starts = [start] if problem.warm else _starts(layout, start, candidates)
+    tried = STARTS if k <= VERY_FEW else 1
+    starts = [start] if problem.warm else crowded(layout, start, candidates, tried)
     # So many listed that a point hardly misses its second medoid.
     length = -(-min(3 * number // (2 * k) + 17, number) // 8) * 8
     swaps, before = 0, np.inf
@@ -80,19 +81,6 @@ def spread_out(layout: Layout, k: int) -> Places:
     left = k - int(chosen.sum())
     chosen[others[np.arange(left) * len(others) // max(left, 1)]] = True
     return chosen
-
-
-def _starts(layout: Layout, start: Places, candidates: Places) -> list[Places]:
-    """Return starts with some of the candidates added; several where medoids are very few."""
-    others = np.flatnonzero(candidates & ~start)
-    others = others[np.argsort(layout.order[others])]
-    surplus = int(SURPLUS * len(others))
-    starts = []
-    for turn in range(STARTS if start.sum() <= VERY_FEW else 1):
-        chosen = start.copy()
-        chosen[others[turn * surplus : (turn + 1) * surplus]] = True
-        starts.append(chosen)
-    return starts
 
 
 def _swapped(

@@ -98,8 +98,10 @@ def furthest_bits(keys: Keys, row: int, count: int) -> np.uint32:
 
 @compiled
 def write(keys: Keys, row: int, count: int, own: int, points: Ints, distances: Floats) -> None:
-    """Write keys[row, :count] in order without ``own``, each at the number of smaller ones."""
+    """Write the least of keys[row, :count] in order without ``own``, each behind smaller ones."""
     room = points.shape[1]
+    if count > room + 9:
+        count = thin(keys, row, count, room + 1, 8)
     points[row], distances[row] = -1, 0.0
     own_key = np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(count):
@@ -137,11 +139,10 @@ def group_bounds(index: Index, turned: Floats, count: int, least: Floats, near: 
 
 @inlined
 def collect(
-    keys: Keys, row: int, count: int, bits: Bits, names: Ints, leaf: int, worst: int
+    keys: Keys, row: int, count: int, bits: Bits, names: Ints, leaf: int, limit: np.uint32
 ) -> int:
-    """Append the points of a leaf that are no further than ``worst``; return the new count."""
+    """Append the points of a leaf that are no further than ``limit``; return the new count."""
     begin = leaf * LEAF
-    limit = np.uint32(worst)
     if begin + LEAF > len(names):  # the last leaf, which is not full
         for j in range(len(names) - begin):
             keys[row, count] = key_of(bits[j], names[begin + j])

@@ -6,7 +6,7 @@ answer, but for which of *equal* points stands for them (the first). A seed give
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -123,9 +123,9 @@ def distinct(rows: list[NDArray[np.float32]], seed: int, labels: Indices | None 
         add_keys(keys, values, _factors(generator, values.shape[1]))
     if labels is not None:
         # A label is one more column: its bits take part, its value is never computed with.
-        label = labels.astype(np.int32)[:, None].view(np.float32)
-        add_keys(keys[-1:], label, _factors(generator, 1))
-        rows = [*rows, label]
+        low = labels.astype(np.int32)[:, None].view(np.float32)
+        add_keys(keys[-1:], low, _factors(generator, 1))
+        rows = [*rows, labels.astype(np.int64)[:, None].view(np.float32)]
     for shift, factor in MIXED:
         keys ^= keys >> shift
         keys *= factor
@@ -204,5 +204,4 @@ def _answer(metric: Metric, points: Distinct, solution: Medoids) -> Medoids:
         everyone = torch.arange(len(served), device=values.device)
         pairs = pair_distances(metric, everyone, torch.from_numpy(served).to(values.device))
         total = float(pairs.sum())
-    found = solution.path, solution.certified, solution.swaps, solution.finished
-    return Medoids(indices, assignment, *found, total, error)
+    return replace(solution, indices=indices, assignment=assignment, objective=total, error=error)

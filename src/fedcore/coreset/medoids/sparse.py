@@ -90,11 +90,7 @@ def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
     lists = build_lists(layout, list_length(len(layout), problem.k), best.over)
     chosen = best.chosen
     if not problem.warm:
-        # The problem's points come in random order. Beginning with all of them as medoids is a
-        # little worse where k is large, beginning with k at random where k is small.
-        surplus = int(SURPLUS * (len(layout) - problem.k))
-        others = np.setdiff1d(np.arange(len(layout)), problem.start, assume_unique=True)
-        chosen = layout.places(np.concatenate((problem.start, others[:surplus])))
+        (chosen,) = crowded(layout, chosen, np.ones_like(chosen), 1)
     search = Search(layout, lists, chosen, best)
     search.thin(problem.k)
     # A warm start is near its optimum already; leaving it again would cost what it saves.
@@ -108,6 +104,20 @@ def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
     found = search.state.chosen, search.nearest(None)
     solution = layout.solution(*found, "sparse", certified=certified, swaps=swaps)
     return solution if certified == 1.0 else polished(problem, solution, best.over, *POLISHED)
+
+
+def crowded(layout: Layout, start: Places, candidates: Places, number: int) -> list[Places]:
+    """Return starts with some of the other candidates added, different ones each.
+
+    The problem's points come in random order. Beginning with all of them as medoids is a little
+    worse where k is large, beginning with k at random where k is small.
+    """
+    others = np.flatnonzero(candidates & ~start)
+    others = others[np.argsort(layout.order[others])]
+    starts, surplus = np.tile(start, (number, 1)), int(SURPLUS * len(others))
+    for turn, chosen in enumerate(starts):
+        chosen[others[turn * surplus : (turn + 1) * surplus]] = True
+    return list(starts)
 
 
 def new_state(chosen: Places, weights: Floats, far: float) -> State:
