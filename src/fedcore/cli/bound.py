@@ -11,7 +11,7 @@ from fedcore.cli.grid import prepare, runs_of
 from fedcore.cli.job import console, notices
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.report.plots import HEIGHT, WIDTH
+from fedcore.report.plots import HEIGHT, WIDTH, canvas
 from fedcore.sim.fleet import fleet_of
 from fedcore.sources.clients import sizes_of
 from fedcore.theory import bound, logistic
@@ -24,8 +24,7 @@ def show_bound(experiment: Experiment, l2: float, paths: int, out: Path | None) 
     """Measure and show it for one share of stragglers; ``out`` gets the table and a plot."""
     try:
         if out is not None:
-            from matplotlib.figure import Figure  # missing or not: before anything starts
-
+            figure, ((axes,),) = canvas(1, 1, WIDTH, HEIGHT)  # no matplotlib: before all else
             out.mkdir(parents=True, exist_ok=True)
     except (ImportError, OSError) as error:
         raise BadOption(f"out {str(out)!r} cannot be written: {error}") from None
@@ -65,8 +64,6 @@ Loss above the least: {found.gap[-1].mean():.4g}, bound {of.smoothness / 2 * cur
     console.print(told, highlight=False, soft_wrap=True)
     if out is not None:
         (out / "bound.txt").write_text(told + "\n", encoding="utf-8")
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained", dpi=120)
-        axes = figure.subplots()
         axes.loglog(rounds[1:], curves.T[1:], label=NAMES)
         axes.set(xlabel="Round (log)", ylabel="||w - w*||² (log)")
         axes.legend(frameon=False)

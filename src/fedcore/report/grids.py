@@ -49,7 +49,7 @@ COLUMNS |= {"max_round_time": "Longest\nround", "deadline_miss_share": "Rounds\n
 SERVED = {"slow_accuracy": "Slow\nclients", "worst_accuracy": "Worst\ntenth"}
 SERVED |= {"participation_fairness": "Jain\nindex"}
 COST_CAPTION = """Virtual seconds to the first evaluation at or above an accuracy.
-Slow ({} of {}: E epochs take them past the deadline)
+Slow ({:,} of {}: E epochs take them past the deadline)
 and the worst tenth of clients: accuracy on their own training data.
 Jain's index: 1 where all clients are merged equally often.
 Client-seconds: all that clients spent (and the share that was lost).
@@ -88,8 +88,7 @@ def cost_grids(results: Sequence[Result]) -> Iterator[Grid]:
         columns += [(title, partial(cell_of, name, ranged=False)) for name, title in SERVED.items()]
         columns.append(("Client-\nseconds", _spent))
         columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
-        slow = f"{known['slow_clients']:,}", counted(known["clients"], "client")
-        caption = COST_CAPTION.format(*slow)
+        caption = COST_CAPTION.format(known["slow_clients"], counted(known["clients"], "client"))
         if values_of("largest_staleness", every):
             caption += STALE
             names = ("mean_staleness", "largest_staleness")

@@ -44,7 +44,7 @@ def draw_all(runs: Runs, folder: Path, endings: Names = (".png",), names: Names 
 
 def draw_advice(points: Sequence[tuple[float, float, float]], path: Path) -> None:
     """Time to a target over deadlines, with the factor within which 80 % of runs lie."""
-    figure, ((axes,),) = _figure(1, 1, WIDTH, HEIGHT)
+    figure, ((axes,),) = canvas(1, 1, WIDTH, HEIGHT)
     deadlines, times, factors = np.array([one for one in points if one[1] < np.inf]).T
     low, high = times / factors, times * factors
     axes.errorbar(deadlines, times, [times - low, high - times], marker="o")
@@ -191,7 +191,7 @@ def _timeline(runs: Runs) -> Any:
     from matplotlib.patches import Patch
 
     (benchmark, stragglers), level = list(by_level(runs).items())[-1]
-    figure, panels = _figure(len(level), 1, 2 * WIDTH, 0.8 + 0.4 * HEIGHT * len(level), sharex=True)
+    figure, panels = canvas(len(level), 1, 2 * WIDTH, 0.8 + 0.4 * HEIGHT * len(level), sharex=True)
     for axes, (strategy, (first, *_)) in zip(panels[:, 0], level.items(), strict=True):
         seen = [span for span in spans(first) if span[2] < SHOWN]
         rows = {client: row for row, client in enumerate(sorted({span[0] for span in seen}))}
@@ -209,7 +209,7 @@ def _timeline(runs: Runs) -> Any:
     return figure
 
 
-def _figure(rows: int, columns: int, width: float, height: float, **shared: Any) -> Any:
+def canvas(rows: int, columns: int, width: float, height: float, **shared: Any) -> Any:
     """A figure and its panels [rows, columns]; there is no global state, and no window."""
     from matplotlib.figure import Figure
 
@@ -220,7 +220,7 @@ def _figure(rows: int, columns: int, width: float, height: float, **shared: Any)
 def _panels(runs: Runs, width: float) -> tuple[Any, Any]:
     """One panel per benchmark and share of stragglers, side by side."""
     levels = list(by_level(runs))
-    figure, (panels,) = _figure(1, len(levels), width * len(levels), HEIGHT, sharey=True)
+    figure, (panels,) = canvas(1, len(levels), width * len(levels), HEIGHT, sharey=True)
     for axes, (benchmark, stragglers) in zip(panels, levels, strict=True):
         axes.set_title(f"{benchmark}, {stragglers:g} % stragglers")
     return figure, panels

@@ -26,13 +26,7 @@ MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS = ("training_seconds", "selection_seconds", "waited_seconds", "evaluation_seconds")
 REAL_TIME = {**{name: f"wall_{name}" for name in PARTS}, "wall_seconds": "wall_seconds"}
 ERRORS = ("gradient_error", "full_gradient_error")
-RARE = {
-    "fell_back",
-    "wasted",
-    "staleness",
-    "sent",
-    "ended",
-}  # of a client, where there is one
+RARE = {"fell_back", "wasted", "staleness", "sent", "ended"}  # of a client, where there is one
 OPTIONAL = {*MEASURED, *ERRORS, "coreset_budget", "coreset_size"}  # numbers that may be missing
 OPTIONAL |= {"slow_accuracy", "worst_accuracy", "validation_accuracy"}
 

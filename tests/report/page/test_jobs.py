@@ -62,6 +62,23 @@ def test_other_options_are_another_variant_and_machines_are_none(copy):
     assert [len(level.runs) for level in levels] == [8] * 4
 
 
+def test_runs_of_two_sizes_do_not_take_each_others_place(copy):
+    levels = levels_of(read_jobs([copy("a"), copy("b", rounds=40)]))
+    variants = list(dict.fromkeys(level.variant for level in levels))
+    assert len(variants) == 2
+    assert variants[1].startswith(f"{variants[0]}, ")
+    assert "rounds 40" in variants[1]
+    assert [len(level.runs) for level in levels] == [8] * 4
+
+
+def test_files_of_many_options_have_names_that_a_disk_takes_and_no_two_the_same(copy):
+    many = {"data": {f"option-{n}": n for n in range(60)}, "catch_up": 10.0}
+    levels = levels_of(read_jobs([copy("a", **many), copy("b", **many, rounds=40)]))
+    names = [level.name for level in levels]
+    assert len(set(names)) == len(names) == 4
+    assert all(len(name.encode()) < 250 for name in names)
+
+
 def test_jobs_below_a_folder_are_found(copy, tmp_path):
     copy("deep/er/one"), copy("two")
     assert [job.path for job in read_jobs([tmp_path])] == [
@@ -89,7 +106,9 @@ def test_without_a_summary_results_are_made_of_rounds_and_versions_are_unknown(c
     folder = copy("one")
     (folder / "summary.json").unlink()
     text = (folder / "rounds.jsonl").read_text()
-    (folder / "rounds.jsonl").write_text(text + '{"torn": ')
+    torn = text.splitlines()[0]
+    torn = torn[: torn.rindex("}", 0, -1) + 1]  # behind a client of the round
+    (folder / "rounds.jsonl").write_text(text + torn)
     (job,) = read_jobs([folder])
     assert job.content["environment"] == {}
     assert len(job.content["results"]) == 16

@@ -79,7 +79,9 @@ def steps(firsts: Firsts, options: Mapping[str, Any]) -> dict[str, list[tuple[in
         if whole and prox and core.coreset_size:
             m, batch = whole.work // options["epochs"], options["batch_size"]
             full, fitting = m if core.path is Way.CORESET else 0, prox.work // m
-            later = (core.work - full) // core.coreset_size * math.ceil(core.coreset_size / batch)
+            # Who looks at all samples first, or pays for the choice, works for more than its steps.
+            epochs = min((core.work - full) // core.coreset_size, options["epochs"] - bool(full))
+            later = epochs * math.ceil(core.coreset_size / batch)
             found["fedprox"].append((fitting, fitting * math.ceil(m / batch)))
             found["fedcore"].append((fitting, math.ceil(full / batch) + later))
     return found

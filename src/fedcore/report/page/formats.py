@@ -7,10 +7,10 @@ from itertools import takewhile
 
 from fedcore.report.grids import Grid
 
-HTML = {sign: escape(sign) for sign in "&<>\"'"}
-MARKDOWN = {"|": "\\|", "\n": " "}
-LATEX = {sign: "\\" + sign for sign in "%&_#${}"} | {"\\": r"\textbackslash{}", "^": r"\^{}"}
-LATEX |= {"~": r"\~{}", "≥": r"$\ge$", "μ": r"$\mu$", "\n": " "}
+HTML = str.maketrans({sign: escape(sign) for sign in "&<>\"'"})
+MARKDOWN = str.maketrans({"|": "\\|", "\n": " "})
+LATEX = str.maketrans({sign: "\\" + sign for sign in "%&_#${}"} | {"\\": r"\textbackslash{}"})
+LATEX |= str.maketrans({"^": r"\^{}", "~": r"\~{}", "≥": r"$\ge$", "μ": r"$\mu$", "\n": " "})
 
 
 def to_html(grid: Grid, name: str) -> str:
@@ -53,23 +53,22 @@ def to_latex(grid: Grid) -> str:
     texts, notes = _written(grid, LATEX, "$^{{{}}}$", "$^{,}$")
     head, *rows = (" & ".join(map("".join, row)) + r" \\" for row in texts)
     columns = "l" * grid.names + "r" * (len(grid.head) - grid.names)
-    signs = str.maketrans(LATEX)
-    below = (rf"$^{{{n}}}$ {note.translate(signs)}\\" for note, n in notes.items())
+    below = (rf"$^{{{n}}}$ {note.translate(LATEX)}\\" for note, n in notes.items())
     table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *rows, r"\hline"]
-    return "\n".join([*table, r"\end{tabular}", "", grid.caption.translate(signs), *below, ""])
+    return "\n".join([*table, r"\end{tabular}", "", grid.caption.translate(LATEX), *below, ""])
 
 
 WRITERS = {"csv": to_csv, "md": to_markdown, "tex": to_latex}  # by the ending of a file
 Written = tuple[list[list[tuple[str, str]]], dict[str, int]]  # texts and marks by row; notes
 
 
-def _written(grid: Grid, signs: dict[str, str], mark: str, gap: str = "") -> Written:
+def _written(grid: Grid, signs: dict[int, str], mark: str, gap: str = "") -> Written:
     """Head and rows, a name but the last empty where it stands above; and notes, numbered."""
-    rows, known = [grid.head, *grid.rows], str.maketrans(signs)
+    rows = [grid.head, *grid.rows]
     found = dict.fromkeys(note for row in rows for cell in row for note in cell.notes)
     notes = {note: number for number, note in enumerate(found, 1)}
     marks = [[gap.join(mark.format(notes[n]) for n in cell.notes) for cell in row] for row in rows]
-    texts = [[cell.text.translate(known) for cell in row] for row in rows]
+    texts = [[cell.text.translate(signs) for cell in row] for row in rows]
     for above, row, own in zip(grid.rows, grid.rows[1:], texts[2:], strict=False):
         same = (one.text == other.text for one, other in zip(above, row, strict=True))
         for place in range(sum(takewhile(bool, [*same][: grid.names - 1]))):

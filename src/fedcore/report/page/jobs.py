@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from fedcore.config import Experiment, resolve
 from fedcore.errors import BadOption, BadRecord, FedCoreError
@@ -14,14 +15,16 @@ from fedcore.records import RunKey
 from fedcore.report import paper
 from fedcore.report.grids import Result, results_by_level
 from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY, load_model, model_name
-from fedcore.report.records import Runs, from_row, to_row
+from fedcore.report.records import Runs, from_row, run_of, to_row
 from fedcore.report.summary import chosen_runs, summary
 from fedcore.sources.benchmark import find
 
 # Options that say what was run and where, and change no run; and those that make it another size.
 AXES = {"benchmark", "preset", "strategies", "stragglers", "seed", "targets", "executor"}
 AXES |= {"measure_full_gradient", *OF_A_MACHINE}
+LONGEST = 200  # bytes of a file's name, without its beginning and ending
 PROVENANCE = "provenance.jsonl"  # of a piece that was trained in parts
+Notes = tuple[str, ...]
 SIZES = {"rounds", "time_budget", "evaluate_samples", "data_seed", "data"}
 
 
@@ -49,7 +52,9 @@ class Level(NamedTuple):
     @property
     def name(self) -> str:
         """The same for files, with its options."""
-        return re.sub(r"\W+", "-", f"{self.benchmark} {self.stragglers:g} {self.variant}")
+        name = re.sub(r"\W+", "-", f"{self.benchmark} {self.stragglers:g} {self.variant}").encode()
+        rest = f"-{crc32(name):08x}" if len(name) > LONGEST else ""
+        return name[:LONGEST].decode(errors="ignore") + rest
 
 
 def read_jobs(folders: Iterable[Path]) -> list[Job]:
@@ -72,7 +77,8 @@ def _read(path: Path) -> Job:
         known = {n: (path / n).read_text("utf-8") for n in names if (path / n).exists()}
         lines = known.get(ROUNDS, "").splitlines()
         for line in lines:
-            if line is not lines[-1] or line.endswith("}"):  # a crash may have torn the last
+            # A crash may have torn the last.
+            if line is not lines[-1] or line.count("{") == line.count("}"):
                 run, record = from_row(json.loads(line))
                 runs.setdefault(run, []).append(record)
         if SUMMARY in known:
@@ -89,9 +95,14 @@ def _read(path: Path) -> Job:
 def levels_of(jobs: Sequence[Job]) -> list[Level]:
     """All runs by options, from fewest changes to most, benchmark and share of stragglers."""
     variants: dict[str, list[Job]] = {}
-    notes = {}
+    notes, seen = dict[Path, Notes](), dict[tuple[str, RunKey], Notes]()
     for job in jobs:
-        variant, notes[job.path] = _departures(job.content["experiment"])
+        variant, sizes = _departures(job.content["experiment"])
+        own = notes[job.path] = tuple(sizes.values())
+        keys = [run_of(one) for one in job.content["results"]]
+        if any(seen.get((variant, run), own) != own for run in keys):  # one at another size
+            variant = ", ".join([variant, *sizes])
+        seen |= {(variant, run): own for run in keys}
         variants.setdefault(variant, []).append(job)
     levels = []
     for variant, members in sorted(variants.items(), key=lambda item: len(item[0])):
@@ -108,23 +119,23 @@ def levels_of(jobs: Sequence[Job]) -> list[Level]:
     return levels
 
 
-def _departures(options: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """A job's preset with the options that it changes; and those that make it another size."""
+def _departures(options: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """A job's preset with the options that it changes; and, as notes, those of its size."""
     named = {name: options[name] for name in ("benchmark", "preset") if name in options}
     try:
         usual = asdict(resolve(named, lambda name, preset: find(name).hyperparameters(preset)))
     except FedCoreError:  # a file of the user's own that is no longer there
         usual = asdict(Experiment())
-    label, notes = [f"preset {options.get('preset', 'unknown')}"], []
+    label, sizes = [f"preset {options.get('preset', 'unknown')}"], {}
     for name in (name for name in usual if name in options and name not in AXES):
         here, value = (json.dumps(of[name]).strip('"') for of in (options, usual))
         of_several = name == "learning_rate" and options.get("learning_rates")
         told = f"{name.replace('_', ' ')} {here}"
         if here != value and name in SIZES:
-            notes.append(f"{told}, where the preset has {value}.".capitalize())
+            sizes[told] = f"{told[0].upper()}{told[1:]}, where the preset has {value}."
         elif here != value and not of_several:
             label.append(told)
-    return ", ".join(label), tuple(notes)
+    return ", ".join(label), sizes
 
 
 class Results(dict[RunKey, History]):
