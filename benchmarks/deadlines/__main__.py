@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+KEPT = ("reached", "target", "passed", "rounds", "tau30", "commit")  # of a run
 sys.path.insert(0, str(ROOT / "src"))
 
 import torch  # noqa: E402
@@ -63,25 +64,35 @@ def piece(
     return done(folder / strategy / str(seed) / f"{send:g}-{name}.json", make)
 
 
+def key_of(run: dict[str, Any]) -> tuple[Any, ...]:
+    """Its place among the runs of a file."""
+    return run["seed"], run["send"], run["arm"]
+
+
 def condense(benchmark: str, strategy: str, out: Path, results: Path) -> Path:
-    """All runs that are done as one file."""
-    runs = []
-    for path in sorted((out / benchmark / strategy).glob("*/*-*.json")):
-        send, _, name = path.stem.partition("-")
-        found = json.loads(path.read_text("utf-8"))
-        kept = {key: found[key] for key in ("reached", "target", "passed", "rounds", "tau30")}
+    """All runs that are done as one file; those that it has and ``out`` does not stay."""
+    path = results / f"deadlines-{benchmark}-{strategy}.json"
+    runs: dict[tuple[Any, ...], dict[str, Any]] = {}
+    if path.exists():
+        before = json.loads(path.read_text("utf-8"))
+        commit = before["environment"]["commit"]
+        runs = {key_of(run): {**run, "commit": run.get("commit", commit)} for run in before["runs"]}
+    for made in sorted((out / benchmark / strategy).glob("*/*-*.json")):
+        send, _, name = made.stem.partition("-")
+        found = json.loads(made.read_text("utf-8"))
+        kept = {key: found[key] for key in KEPT}
         if name == "auto":
             kept["deadlines"] = [round(value, 5) for value in found["deadlines"][::5]]
-        runs.append({"seed": int(path.parent.name), "send": float(send), "arm": name, **kept})
+        run = {"seed": int(made.parent.name), "send": float(send), "arm": name, **kept}
+        runs[key_of(run)] = run
     content = {
         "benchmark": benchmark,
         "strategy": {"name": strategy, **STRATEGIES[strategy]},
         "environment": environment(),
         "runs": runs,
     }
-    lines = ",\n".join(json.dumps(run) for run in runs)
+    lines = ",\n".join(json.dumps(runs[key]) for key in sorted(runs))
     text = json.dumps({**content, "runs": []}, indent=1)
-    path = results / f"deadlines-{benchmark}-{strategy}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.replace('"runs": []', f'"runs": [\n{lines}\n]') + "\n", encoding="utf-8")
     return path

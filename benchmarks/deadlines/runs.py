@@ -20,6 +20,7 @@ from benchmarks.deadlines.settings import (
 )
 from benchmarks.paper.table2 import pieces
 from benchmarks.stragglers.__main__ import nothing_of_training_data
+from fedcore.history import environment
 from fedcore.records import RunKey
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
@@ -48,6 +49,8 @@ def tau30(benchmark: str, seed: int, federation: Federation) -> float:
 
 def reference(benchmark: str, seed: int, **machine: Any) -> dict[str, Any]:
     """FedAvg without a deadline: its accuracy after 100 rounds, from Table 2 where that has it."""
+    only = PARTS[benchmark].target_of
+    seed = seed if only is None else only
     for piece in pieces(way="paper", benchmark=benchmark, strategy="fedavg", seed=seed):
         if piece["rounds"] == REFERENCE_ROUNDS:
             return {"accuracy": piece["final_test_accuracy"]}
@@ -133,6 +136,7 @@ def _run(
         "curve": _thinned(curve),
         "deadlines": _thinned(deadlines),
         "cpu_seconds": round(time.process_time() - began, 1),
+        "commit": environment()["commit"],
         "options": {k: v for k, v in dataclasses.asdict(experiment).items() if k in own},
     }
 

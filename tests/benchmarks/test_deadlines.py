@@ -89,12 +89,33 @@ def test_what_is_done_is_left_alone_and_condensed(tmp_path, monkeypatch):
         "passed": 2.0,
         "rounds": 9,
         "tau30": 7.0,
+        "commit": "abc",
         "deadlines": [1.0],
     }
     path = tmp_path / "synthetic-1-1" / "tempo" / "3" / "0.1-auto.json"
     assert command.done(path, lambda: told) == told
     assert command.done(path, lambda: pytest.fail("it is there")) == told
-    written = json.loads(
-        command.condense("synthetic-1-1", "tempo", tmp_path, tmp_path / "results").read_text()
-    )
-    assert written["runs"] == [{"seed": 3, "send": 0.1, "arm": "auto", **told}]
+    at = tmp_path / "results"
+    written = json.loads(command.condense("synthetic-1-1", "tempo", tmp_path, at).read_text())
+    first = {"seed": 3, "send": 0.1, "arm": "auto", **told}
+    assert written["runs"] == [first]
+
+    # Another machine has other runs; those that it does not have stay.
+    other = path.parent / "0.01-1.json"
+    path.rename(other)
+    written = json.loads(command.condense("synthetic-1-1", "tempo", tmp_path, at).read_text())
+    kept = {key: told[key] for key in command.KEPT}
+    assert written["runs"] == [{"seed": 3, "send": 0.01, "arm": "1", **kept}, first]
+
+
+def test_the_target_on_mnist_is_the_first_seeds_on_all(monkeypatch):
+    asked = []
+
+    def pieces(**wanted):
+        asked.append(wanted["seed"])
+        return [{"rounds": 100, "final_test_accuracy": 0.9}]
+
+    monkeypatch.setattr(runs, "pieces", pieces)
+    for benchmark in ("mnist", "synthetic-1-1"):
+        assert runs.reference(benchmark, 2) == {"accuracy": 0.9}
+    assert asked == [0, 2]
