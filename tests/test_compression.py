@@ -98,7 +98,10 @@ def test_bytes_by_hand():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "topk", "topk:", "topk:0", "topk:-1", "topk:2", "topk:nan", "4bit", "8bit+", "gzip"],
+    [
+        *("", "topk", "topk:", "topk:0", "topk:-1", "topk:2", "topk:nan", "topk:0.1+topk:0.2"),
+        *("4bit", "8bit+", "gzip"),
+    ],
 )
 def test_other_words_are_refused(text):
     with pytest.raises(BadOption, match="compress"):

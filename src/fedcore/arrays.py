@@ -68,7 +68,7 @@ def as_positions(name: str, values: Any, count: int) -> Tensor:
     """Positions among ``count`` samples as int64; a mask is none."""
     found = as_labels(name, values, "position each")
     outside = found[(found < 0) | (found >= count)]
-    if len(outside) or getattr(values, "dtype", None) in (torch.bool, np.bool_):
+    if len(outside) or as_tensor(name, values).dtype == torch.bool:
         wrong = int(outside[0]) if len(outside) else "a mask"
         raise BadData(f"{name} must be positions of samples, from 0 to {count - 1}, got {wrong}")
     return found

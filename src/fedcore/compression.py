@@ -83,7 +83,7 @@ def read(name: str, text: str) -> Compression | None:
     parts = text.split("+")
     shares = [part.removeprefix("topk:") for part in parts if part.startswith("topk:")]
     share = read_option(name, shares[0], float) if shares else 1.0
-    known = len(shares) + ("8bit" in parts) == len(parts)
+    known = len(shares) < 2 and len(shares) + ("8bit" in parts) == len(parts)
     if text != "none" and not (known and 0 < share <= 1):
         forms = "none, 8bit, topk:SHARE or topk:SHARE+8bit, with 0 < SHARE <= 1"
         raise BadOption(f"{name} must be {forms}, got {text!r}")

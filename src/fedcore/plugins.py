@@ -35,6 +35,7 @@ USUAL |= dict.fromkeys(("num_clients", "cohort_size", "sample_clients"), "client
 USUAL |= dict.fromkeys(("gradient_accumulation_steps", "accumulate_grad_batches"), "batch_size")
 USUAL |= {"bs": "batch_size", "seeds": "seed", "max_grad_norm": "clip_norm", "sampler": "selection"}
 USUAL |= {"lr_scheduler": "schedule", "server_optimizer": "server_optimiser"}
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def names(kind: str) -> list[str]:
@@ -83,10 +84,7 @@ def taken(made: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any
     for key in own.keys() & known.keys():
         kind = getattr(known[key].annotation, "__name__", known[key].annotation)
         if kind == "bool":
-            own[key] = {"true": True, "1": True, "false": False, "0": False}.get(
-                str(own[key]).lower()
-            )
-            convert(key, own[key], bool)
+            own[key] = convert(key, TRUTHS.get(str(own[key]).lower(), own[key]), bool)
         elif kind in ("int", "float"):
             convert(key, own[key], int if kind == "int" and isinstance(own[key], str) else float)
     return own

@@ -119,8 +119,7 @@ class LocalPlan:
 
     def work(self, num_samples: int) -> int:
         """Samples processed under this plan, a share of the model's price each: what is charged."""
-        whole = sum(phase.work(num_samples) for phase in self.phases)
-        return whole if self.trained_share == 1 else math.ceil(self.trained_share * whole)
+        return math.ceil(self.trained_share * sum(p.work(num_samples) for p in self.phases))
 
 
 SIT_OUT = LocalPlan(phases=(), path=Way.SAT_OUT)

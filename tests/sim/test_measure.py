@@ -104,8 +104,7 @@ def test_one_client_after_another_is_the_same_as_all_in_one_piece(build_client):
 @pytest.mark.parametrize("count", [1, 7, 33])
 def test_drawing_from_clients_is_drawing_from_their_pool(build_client, count):
     clients = {n: build_client(size, seed=n) for n, size in enumerate((4, 1, 9, 20))}
-    sizes = {n: len(data) for n, data in clients.items()}
-    (pieces,) = draw(clients, sizes, count, stream(0, "evaluate", "train"))
+    (pieces,) = draw(clients, count, stream(0, "evaluate", "train"))
     places = stream(0, "evaluate", "train").choice(34, size=count, replace=False)
     x, y = pool(clients.values()).take(torch.from_numpy(np.sort(places)))
     assert pieces.x.equal(x)

@@ -56,6 +56,13 @@ def test_shares_add_up_to_one_over_those_who_answer(merged, state_of):
     assert after.params["w"].item() == pytest.approx(4.0)
 
 
+def test_steps_without_number_take_no_time(merged, state_of):
+    """ρ = 0.9: a = 10 K - 90 for large K; a move of 1 in 10^12 steps is one of 1."""
+    answer = 0, 2.0, 1.0, {"steps": 10**12}
+    after = merged(build(momentum=0.9), state_of(1.0), answer)
+    assert after.params["w"].item() == pytest.approx(2.0)
+
+
 def test_with_momentum_by_hand(merged, state_of):
     """ρ = 0.5: a = 1 + 1.5 for two steps, 1 for one. Moves 5 and 4: (2 + 4) / 2 · 1.75 = 5.25."""
     answers = (0, 5.0, 0.0, {"steps": 2}), (1, 4.0, 0.0, {"steps": 1})

@@ -85,7 +85,8 @@ def load(*, seed: int = SEED, data_dir: DataDir = None, samples: int = SAMPLES) 
     Windows overlap: n characters make n - 80 samples, views on the text, of which ``rows`` train.
     ``samples`` is how many the drawn roles have together; 0 takes every role.
     """
-    texts = list(drawn_roles(seed, data_dir, samples).values())
+    drawn = drawn_roles(seed, data_dir, samples).values()
+    texts = [text for text in drawn if len(text) > WINDOW + 1]  # one to train on, one held out
     # One array for all roles, so that the pooled test set can be a view too.
     x, y = windows(torch.cat([encode(text) for text in texts]), WINDOW)
     clients: dict[int, ClientData] = {}
@@ -93,12 +94,11 @@ def load(*, seed: int = SEED, data_dir: DataDir = None, samples: int = SAMPLES) 
     start = 0
     for text in texts:
         count = len(text) - WINDOW
-        if count >= 2:
-            order = np.random.RandomState([seed, len(clients)]).permutation(count)
-            cut = max(int(TRAIN_SHARE * count), 1)
-            own = slice(start, start + count)
-            clients[len(clients)] = ClientData(x[own], y[own], torch.from_numpy(order[:cut]))
-            held_out.append(torch.from_numpy(order[cut:]) + start)
+        order = np.random.RandomState([seed, len(clients)]).permutation(count)
+        cut = max(int(TRAIN_SHARE * count), 1)
+        own = slice(start, start + count)
+        clients[len(clients)] = ClientData(x[own], y[own], torch.from_numpy(order[:cut]))
+        held_out.append(torch.from_numpy(order[cut:]) + start)
         start += len(text)
     sizes = [len(text) - WINDOW for text in texts]
     return FederatedDataset(clients, ClientData(x, y, torch.cat(held_out)), SYMBOLS, sizes)

@@ -147,9 +147,8 @@ class GridClock(Clock):
 
     def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[Message]:
         """Answers to messages that are no jobs, which take no longer than the round did, or so."""
-        limit = TTL * min(
-            self.patience, max(LEAST_ASKED, self.post.monotonic() - self._round_began)
-        )
+        took = self.post.monotonic() - self._round_began
+        limit = TTL * min(self.patience, max(LEAST_ASKED, took))
         letters = [Letter(nodes[m.metadata.dst_node_id], None, limit) for m in messages]
         self.post.push(messages, letters)
         until, out = self.post.monotonic() + limit, self.post.out

@@ -57,15 +57,21 @@ class Measure:
         self._evaluator, self._forward = Evaluator(scores, loss), scores[0]
         clients, test = federation.dataset.clients, federation.dataset.test
         sizes = sizes_of(clients)
-        unasked = count == 0 and isinstance(clients, LazyClients) and clients.costly
-        self._train: Iterable[ClientData] = [] if unasked else clients.values()
-        if unasked:
-            say_once("set evaluate_samples to know the training loss of clients that are Datasets")
-        elif 0 < count < sizes.counts.sum():
-            drawn = draw(clients, sizes, count, stream(0, "evaluate", "train"))
+        self._clients, self._judged, self._most = clients, list(sizes), max(sizes.values())
+        self._train: Iterable[ClientData] = clients.values()
+        if 0 < count < sizes.counts.sum():
+            drawn = draw(clients, count, stream(0, "evaluate", "train"))
             self._train = [train.to(device) for train in drawn]
+            # Judged are as many clients as make ``count`` samples.
+            order = stream(0, "evaluate", "clients").permutation(len(sizes))
+            ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
+            places = np.sort(order[: np.searchsorted(ends, count) + 1])
+            self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
         elif not isinstance(clients, LazyClients):  # else it need not fit in memory
             self._train = [pool(clients.values()).to(device)]
+        elif count == 0 and clients.costly:
+            self._train, self._judged = [], []
+            say_once("set evaluate_samples to know the training loss of clients that are Datasets")
         halves = {"test": test}
         if split and test is not None:
             order = stream(0, "evaluate", "halves").permutation(len(test))
@@ -75,15 +81,8 @@ class Measure:
         for name, half in halves.items():
             if half is not None and 0 < count < len(half):
                 by = stream(0, "evaluate", name)
-                halves[name] = draw({0: half}, {0: len(half)}, count, by)[0]
+                halves[name] = draw({0: half}, count, by)[0]
         self._held_out = {name: half.to(device) for name, half in halves.items() if half}
-        judged = [] if unasked else list(sizes)
-        self._clients, self._judged, self._most = clients, judged, max(sizes.values())
-        if 0 < count < sizes.counts.sum():  # as many clients as make ``count`` samples
-            order = stream(0, "evaluate", "clients").permutation(len(sizes))
-            ends = np.minimum(sizes.counts, PER_CLIENT)[order].cumsum()
-            places = np.sort(order[: np.searchsorted(ends, count) + 1])
-            self._judged, self._most = [sizes.ids[place] for place in places.tolist()], PER_CLIENT
         if self._metrics:  # those that fail do so before anything is trained
             self.test({name: value.to(device) for name, value in federation.initial.items()})
 
@@ -215,17 +214,16 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(of: Held, sizes: Mapping[ClientId, int], count: int, by: Generator) -> list[ClientData]:
+def draw(of: Held, count: int, by: Generator) -> list[ClientData]:
     """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
-    ends = np.cumsum(np.fromiter(sizes.values(), np.int64, len(sizes)))
+    sizes = sizes_of(of)
+    ends = sizes.counts.cumsum()
     chosen = np.sort(by.choice(int(ends[-1]), size=count, replace=False))
     owners, first = np.unique(np.searchsorted(ends, chosen, side="right"), return_index=True)
-    ids = list(sizes)
     parts = []
     for owner, rows in zip(owners.tolist(), np.split(chosen, first[1:]), strict=True):
-        client = ids[owner]
-        start = ends[owner] - sizes[client]
-        parts.append(ClientData(*of[client].take(torch.from_numpy(rows - start))))
+        own = torch.from_numpy(rows - (ends[owner] - sizes.counts[owner]))
+        parts.append(ClientData(*of[sizes.ids[owner]].take(own)))
     shapes = {str([x.shape[1:] for x in parts_of(part.x).values()]) for part in parts}
     return [pool(parts)] if len(shapes) == 1 else parts
 

@@ -88,8 +88,7 @@ def simulate(
     classes = 1
     if sample is not None:
         classes = try_out(Task(model, head, settled(terms, sample[1])), *sample)
-    held_out: Any = test  # arrays or not: tensors are made of them here
-    dataset = check_dataset(FederatedDataset(members, held_out, classes), floating, terms)
+    dataset = check_dataset(FederatedDataset(members, test, classes), floating, terms)
     federation = federate(dataset, model, head, terms)
     name = "own" if isinstance(strategy, Strategy) else strategy
     experiment.check_method(*([("strategy", strategy)] if isinstance(strategy, str) else []))

@@ -97,12 +97,11 @@ def by_power_law(labels: Rows, *, clients: int, sigma: float, seed: int) -> list
         raise BadOption(f"clients must be a multiple of {CLASSES}, as in 1000, got {clients}")
     if not isinstance(sigma, int | float) or not 0 <= sigma <= 20:
         raise BadOption(f"sigma must be a number from 0 to 20, got {sigma}; FedProx has 2")
-    fewest = int(np.bincount(labels, minlength=CLASSES)[:CLASSES].min())
-    if fewest < 2 * FIRST * clients // CLASSES:
-        most = f"{fewest // (2 * FIRST) * CLASSES}, since some class has only {fewest} images"
-        raise BadOption(f"clients must be at most {most}, got {clients}")
     rows = [np.flatnonzero(labels == number) for number in range(CLASSES)]
     first = 2 * FIRST * clients // CLASSES  # rows of a class that are dealt before the draw
+    if (fewest := min(map(len, rows))) < first:
+        most = f"{fewest // (2 * FIRST) * CLASSES}, since some class has only {fewest} images"
+        raise BadOption(f"clients must be at most {most}, got {clients}")
     left = np.array([len(group) - first for group in rows])[:, None, None]
     # The legacy generator, because the seeds that match published numbers were searched with it.
     weights = np.random.RandomState(seed).lognormal(0, sigma, (CLASSES, clients // CLASSES, 2))

@@ -51,13 +51,11 @@ def build(
         client: ClientProfile, deadline: float, epochs: int, *before: float, static: bool = False
     ) -> tuple[Phase, ...]:
         """Epochs on the coreset that fits after what has the prices ``before``, if one does."""
-        known = client, deadline, epochs, (*before, selection_price), coreset_epochs
-        budget, times = coreset_budget(*known, shorten=static)
-        if budget == 0:
-            return ()
+        asked = client, deadline, epochs, (*before, selection_price), coreset_epochs
+        budget, times = coreset_budget(*asked, shorten=static)
         stand_in = STATIC if static else proxy
         spec = CoresetSpec(budget, selector, stand_in, Weighting(weighting), selection_price, own)
-        return (Phase(times, spec),)
+        return (Phase(times, spec),) if budget else ()
 
     def plan(client: ClientProfile, deadline: float, epochs: int) -> LocalPlan:
         phases, path = in_time(client, deadline, epochs)

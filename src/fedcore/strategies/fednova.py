@@ -38,7 +38,8 @@ def build(
     def length(one: LocalUpdate) -> float:  # a_i
         if pull := step_size(one.base_version) * nova_mu:
             return (1 - (1 - pull) ** one.steps) / pull
-        return sum((1 - momentum**k) / (1 - momentum) for k in range(1, one.steps + 1))
+        # The sum without its terms: how many there are is for a client to say.
+        return (one.steps - momentum * (1 - momentum**one.steps) / (1 - momentum)) / (1 - momentum)
 
     def weigh(one: LocalUpdate) -> tuple[float, float, float]:
         share, own = share_of(one), length(one)
