@@ -1,7 +1,8 @@
 """Run the study of choosing, or a piece of it, with torch and NumPy alone: README.md beside this.
 
-    python -m benchmarks.choosing [--part synthetic] [--piece 1/12] [--minutes 15]
-        [--out FOLDER] [--results FOLDER] [--data-dir DIR] [--device cuda] [--threads N]
+    python -m benchmarks.choosing [--part synthetic] [--arms random,medoids] [--piece 1/12]
+        [--minutes 15] [--out FOLDER] [--results FOLDER] [--data-dir DIR] [--device cuda]
+        [--threads N]
 
 Every run is a line of ``FOLDER/PART/PIECE.jsonl``. Runs that are in any file there are left alone,
 so the same command goes on where a killed one stopped, in as many pieces as one likes. What is done
@@ -77,11 +78,16 @@ def run(part: Part, cell: Cell, **machine: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    asked = options(__doc__, list(PARTS), "choosing").parse_args()
+    parser = options(__doc__, list(PARTS), "choosing")
+    parser.add_argument("--arms", help="these alone; all of the part unless given")
+    asked = parser.parse_args()
     part, machine = PARTS[asked.part], machine_of(asked)
+    for name in (arms := asked.arms.split(",") if asked.arms else part.arms):
+        if name not in part.arms:
+            parser.error(f"arm {name!r} is not there; there are {', '.join(part.arms)}")
     folder = work_off(
         asked,
-        part.cells(),
+        [cell for cell in part.cells() if cell.arm in arms],
         lambda cell: key_of(asdict(cell)),
         key_of,
         lambda cell: run(part, cell, **machine),
