@@ -70,12 +70,14 @@ def test_a_file_of_a_spreadsheet_may_begin_with_a_mark(fleet):
 @pytest.mark.parametrize(
     ("times", "says"),
     [
-        ({0.5: 10.0, 1: 40.0}, "(5 to 20 s in 80 % of runs), in place of 40 s with tau."),
-        ({0.5: 10.0, 1: math.inf}, "(5 to 20 s in 80 % of runs); with tau no trial came near it."),
+        ({0.2: 11.0, 0.5: 10.0, 1: 40.0}, "80 % of runs), in place of 40 s with tau."),
+        ({0.2: 11.0, 0.5: 10.0, 1: math.inf}, "80 % of runs); with tau no trial came near it."),
         ({0.5: 90.0, 1: 10.0}, "after about 10 s (5 to 20 s in 80 % of runs)."),
+        ({0.5: 10.0, 1: 40.0}, ", in place of 40 s with tau. None shorter was tried."),
+        ({1: 10.0, 2: 40.0}, "in 80 % of runs). None shorter was tried."),
     ],
 )
-def test_the_sentence_tells_of_tau_where_it_is_another_and_known(times, says):
+def test_the_sentence_tells_of_tau_where_it_is_another_and_of_what_was_not_tried(times, says):
     rest = 0.3, 9.0, (), 0.1, 0.2, 0.3, 0.4
     known = [Outlook(100 * x, x, *rest, time=time, within=2.0) for x, time in times.items()]
     assert str(Advice(tuple(known), 0.8)).endswith(says)

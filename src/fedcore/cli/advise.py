@@ -56,8 +56,11 @@ class Advice:
         when = f"{take}: {self.target:.1%} accuracy after about {shown(one.time)} s ({span})"
         usual = next(other.time for other in self.outlooks if other.of_tau == 1)
         if usual == math.inf:
-            return f"{when}; with tau no trial came near it."
-        return f"{when}." if one.of_tau == 1 else f"{when}, in place of {shown(usual)} s with tau."
+            when += "; with tau no trial came near it"
+        elif one.of_tau != 1:
+            when += f", in place of {shown(usual)} s with tau"
+        edge = one.of_tau == min(other.of_tau for other in self.outlooks)
+        return f"{when}. None shorter was tried." if edge else f"{when}."
 
 
 def shown(number: float) -> str:
