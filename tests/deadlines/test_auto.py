@@ -18,7 +18,7 @@ def wanted(known, **options):
 def test_equal_clients_get_the_geometric_mean_of_sending_and_half_a_rounds_worth(see, send, speed):
     # (s + x) (1 + x0 / x), x0 = n0 / c, is least at x = √(s x0): here n0 = 20 samples.
     tau = wanted(see(*[(1000, speed, send)] * 5, epochs=500, rounds=PROBED), batch_size=2)
-    x = max(send * 0.1, 20 / 4 / speed, (send * 20 / speed) ** 0.5)  # which bounds may lengthen
+    x = max(send * 0.1, 20 / 8 / speed, (send * 20 / speed) ** 0.5)  # which bounds may lengthen
     assert tau == pytest.approx(send + x, rel=0.015)
 
 
@@ -34,9 +34,9 @@ def test_it_is_the_least_of_time_by_gain_whoever_the_clients_are(see):
     assert cost(tau) <= 1.001 * min(cost(look) for look in np.linspace(1, 400, 20_000))
 
 
-def test_without_links_half_of_them_do_a_quarter_of_what_brings_half(see):
+def test_without_links_half_of_them_do_an_eighth_of_what_brings_half(see):
     known = see((100, 1.0, 0.0), (100, 2.0, 0.0), (100, 4.0, 0.0), rounds=PROBED)
-    assert wanted(known, batch_size=8) == pytest.approx(80 / 4 / 2)
+    assert wanted(known, batch_size=8) == pytest.approx(80 / 8 / 2)
 
 
 def test_one_far_client_is_not_waited_for(see):

@@ -27,8 +27,8 @@ def build(*, steps: float = 16.0, batch_size: int = 8) -> Controller:
     def aim(seen: Seen) -> tuple[float, str]:
         some = slice(None, None, 1 + len(seen.samples) // MOST)
         speeds, transfers, samples = seen.speeds[some], seen.transfers[some], seen.samples[some]
-        # Half of them do n0 / 4 at least: with less no more than a fifth of the time is gained.
-        least, longest = np.median(transfers + half / 4 / speeds), seen.seconds(seen.epochs).max()
+        # Half of them do n0 / 8 at least: with less no more than a ninth of the time is gained.
+        least, longest = np.median(transfers + half / 8 / speeds), seen.seconds(seen.epochs).max()
         count = 1 + np.ceil(np.log(max(1, longest / least)) / np.log(STEP))
         looks = least * STEP ** np.arange(count)
         work = np.clip((looks[:, None] - transfers) * speeds, 0, seen.epochs * samples)
