@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
         results tutorial docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; a minute or two) ..."
@@ -26,7 +26,7 @@ run: $(READY) ## compare FedCore and Tempo with three baselines on Synthetic(1, 
 	@$(BIN)/fedcore compare --benchmark synthetic-1-1 --stragglers 30 --rounds 100 --seed 0,1,2,3,4 \
 	  --out runs/synthetic-1-1 --overwrite
 
-test: check ## everything CI checks: format, lint, types, tests
+test: check ## format, lint, types, tests
 
 check: lint types tests
 
@@ -99,7 +99,7 @@ bench-growth: $(READY) ## time and memory against cohort and fleet, up to 100,00
 methods: $(READY) ## write docs/methods.md from the files of strategies and samplers
 	@$(BIN)/python -m benchmarks.methods_page
 
-results: $(READY) ## write docs/results.md and the README's table from benchmarks/results
+results: $(READY) ## write docs/results.md and the tables of README, speed and deployment from benchmarks/results
 	@$(BIN)/python -m benchmarks.tables
 
 tutorial: $(READY) ## run examples/tutorial.ipynb and keep what its cells print

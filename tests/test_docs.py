@@ -47,8 +47,8 @@ def test_modules_and_targets_exist(page):
     text = page.read_text()
     for module in set(re.findall(r"python -m ([\w.]+)", text)):
         assert importlib.util.find_spec(module.rstrip(".")), module
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    assert set(re.findall(r"`make ([a-z0-9-]+)", text)) <= targets
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
