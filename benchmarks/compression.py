@@ -8,6 +8,7 @@ stragglers of compute alone. Deadlines are the percentile's, links included. Abo
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import time
@@ -85,6 +86,7 @@ def section(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure, write the results down, and show the table."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     began = time.process_time()
     found = measured()
     OUT.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

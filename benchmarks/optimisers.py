@@ -8,6 +8,7 @@ clients side by side. Written to ``results/optimisers.json``.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from pathlib import Path
@@ -32,6 +33,7 @@ HOW: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
     task, draw = Task(LinearClassifier(FEATURES, CLASSES)), torch.Generator().manual_seed(0)
     clients = {

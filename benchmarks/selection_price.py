@@ -8,6 +8,7 @@ and one thread; a client of each model, whose coreset is half of its samples.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from pathlib import Path
@@ -53,6 +54,7 @@ def price(model: str) -> dict[str, object]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
     rows = [price(workload.model) for workload in WORKLOADS]
     OUT.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ error of the whole model at the end of the epoch, where the coreset is used.
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 from pathlib import Path
@@ -66,6 +67,7 @@ def compare(setting: Setting, share: float, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
     rows = [
         compare(setting, share, seed)

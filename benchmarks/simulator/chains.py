@@ -7,6 +7,7 @@ with five epochs. The floor is the arithmetic at 116 GFLOP/s.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import sys
@@ -99,6 +100,7 @@ def measure(
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
     report = {
         "machine": describe(torch.device("cpu")),

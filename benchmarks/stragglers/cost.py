@@ -5,6 +5,7 @@ One seed, 100 deadlines, fleet `paper`, one step size: what it is changes no cos
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import textwrap
@@ -53,6 +54,7 @@ def section() -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     RESULT.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
 
 

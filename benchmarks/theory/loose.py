@@ -7,6 +7,7 @@ Of every problem the tightest place; of all problems the least and the median.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def factors(case: Case) -> dict[str, float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     every = [factors(Case(seed)) for seed in range(100)]
     print("| bound divided by measured | least | median |\n| --- | --- | --- |")
     for name in sorted({name for one in every for name in one}):
