@@ -143,7 +143,8 @@ def section() -> str:
     rows = read()
     cases = sorted({(row["benchmark"], row["stragglers"]) for row in rows}, key=place)
     names = [n for n in {**OTHERS, **RULES} if any(row["rule"] == n for row in rows)]
-    titles = OTHERS | {name: rule.title for name, rule in RULES.items() if name not in OTHERS}
+    shown = {name: rule.title.replace("|", "\\|") for name, rule in RULES.items()}
+    titles = shown | OTHERS
     head = ["rule", *(f"{paper.title_of(name)}, {level:g} %" for name, level in cases)]
     cells = [[titles[name], *(both(rows, name, case) for case in cases)] for name in names]
     about = (
