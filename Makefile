@@ -90,7 +90,7 @@ bench-rounds: $(READY) ## where the time of whole FedCore rounds goes (minutes; 
 bench-peers: $(READY) ## ours against the plain loop, Flower and pfl on the same work (10 to 15 minutes)
 	@$(BIN)/python -m benchmarks.peers $(if $(DATA),--data-dir $(DATA))
 
-bench-lab-peers: $(READY) ## FedAvg and FedBuff beside appfl, flgo and flsim, each on its own clock (15 minutes)
+bench-lab-peers: $(READY) ## FedAvg and FedBuff beside appfl, flgo and flsim, each on its own clock (20 minutes)
 	@$(BIN)/python -m benchmarks.lab_peers
 
 bench-growth: $(READY) ## time and memory against cohort and fleet, up to 100,000 clients (minutes)

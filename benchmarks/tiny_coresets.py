@@ -2,7 +2,7 @@
 
     python -m benchmarks.tiny_coresets [--device cuda] [--data-dir DIR] [--rounds 6] [--clients 100]
 
-At that deadline most coresets have one to seven samples and nine epochs, so a round is many small
+At that deadline half of FedCore's coresets have at most eight samples, so a round is many small
 steps, and what stands between them counts. For every strategy: seconds of a round without its
 evaluation, what of them is waiting for choices, and by how many times FedProx's it is; then, in
 rounds of their own, what is asked of the device: steps, tapes, launches outside of steps, and
