@@ -137,7 +137,7 @@ class Experiment:
     coreset_epochs: int = _method(
         0, "FedCore: fewest epochs on a coreset, which is then larger; 0: all.", at_least(0, MANY)
     )
-    catch_up: float = _method(1.0, "FedCore, FedProx: factor for slow clients' steps.", at_least(1))
+    catch_up: float = _method(1.0, "FedCore, FedProx: largest factor of slow steps.", at_least(1))
     selection_price: float = _method(
         0.0, "FedCore: price of choosing, in trained samples per sample of a client.", at_least(0)
     )
