@@ -15,7 +15,7 @@ from fedcore.values import convert, read_option, read_pairs
 # Options of plug-ins' own: tables in TOML, KEY=VALUE here.
 TABLES = {
     "data": "Further option of the dataset, e.g. --data clients=100; may be repeated.",
-    "method": "Own option of a strategy, sampler, selector or model: --method rho=0.5; likewise.",
+    "method": "Own option of a strategy, sampler, selector or model: --method rho=0.5; repeatable.",
 }
 
 
