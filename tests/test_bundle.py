@@ -1,5 +1,6 @@
 import torch
 
+from fedcore.arrays import as_inputs
 from fedcore.bundle import Bundle, joined, parts_of
 
 
@@ -30,3 +31,12 @@ def test_one_tensor_is_a_models_first_argument():
     alone = torch.ones(2)
     assert parts_of(alone) == {0: alone}
     assert list(parts_of(example())) == [0, "mask"]
+
+
+def test_places_stay_in_their_order_and_names_come_in_any():
+    """The tenth behind the second: a model takes them by place."""
+    given = tuple(torch.full((2,), number) for number in range(12))
+    parts = as_inputs("inputs", given, torch.float32).parts
+    assert [int(part[0]) for part in parts.values()] == list(range(12))
+    named = {"mask": given[1], "image": given[0]}
+    assert list(as_inputs("inputs", named, torch.float32).parts) == ["image", "mask"]

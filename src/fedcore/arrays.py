@@ -85,7 +85,8 @@ def as_inputs(name: str, values: Any, floating: torch.dtype) -> Inputs:
         if found.ndim == 0:
             raise BadData(f"{name} must have a row for every sample, got a single number")
         return found.to(floating) if found.is_floating_point() else found
-    every = sorted(values.items(), key=lambda item: str(item[0]))  # in whatever order they came
+    # In whatever order they came: places, then names
+    every = sorted(values.items(), key=lambda item: (isinstance(item[0], str), item[0]))
     parts = {key: as_inputs(f"{key!r} in {name}", part, floating) for key, part in every}
     rows = {key: len(part) for key, part in parts.items() if isinstance(part, Tensor)}
     if len(set(rows.values())) != 1 or len(rows) < len(parts):
