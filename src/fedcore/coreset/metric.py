@@ -208,8 +208,9 @@ def distances(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> T
 def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None = None) -> Tensor:
     """Σ_k δ_k g_k, flattened, in float64; weights left out are one."""
     first, *rest = space.factors
-    if not rest and weights is None:  # doubles of all would need memory of their own
-        return first[indices].sum(dim=0, dtype=torch.float64)
+    if not rest and weights is None:  # in pieces: doubles of all would need memory of their own
+        parts = torch.split(first[indices], 1 + PIECE // max(1, first.shape[1]))
+        return torch.stack([part.sum(dim=0, dtype=torch.float64) for part in parts]).sum(dim=0)
     left = first[indices].double()
     if weights is not None:
         left = left * weights.to(left)[:, None]
