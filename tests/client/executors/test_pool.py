@@ -46,3 +46,13 @@ def test_samples_of_another_kind_are_refused_not_converted(build_client, other):
     odd = ClientData(other, torch.zeros(4, dtype=torch.int64))
     with pytest.raises(BadData, match=r"client 9 has inputs of .*, but client 7 of shape"):
         pool.fill([build_client(5), odd], [7, 9])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("places", [("cuda", "cpu"), ("cuda", "cuda"), ("cpu", "cuda")])
+def test_samples_may_lie_on_either_side(build_client, places):
+    """A user's tensors may be on the GPU before; a run may be asked to leave it alone."""
+    pool, client = Pool(torch.device(places[0])), build_client(5)
+    ((rows, _),) = pool.fill([client.to(torch.device(places[1]))])
+    assert torch.equal(pool.x[rows].cpu(), client.x)
+    assert torch.equal(pool.y[rows].cpu(), client.y)

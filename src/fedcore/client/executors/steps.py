@@ -47,7 +47,9 @@ class Pool:
         self._reserve(sum(sizes), xs[0])
         for pool, own in ((self.x[: sum(sizes)], xs), (self.y[: sum(sizes)], ys)):
             # One transfer, not one for each client, from pages that are kept and a GPU reads itself
-            host = torch.empty_like(pool, device="cpu", pin_memory=True) if pool.is_cuda else pool
+            host, here = pool, own[0].device
+            if here != pool.device:
+                host = torch.empty_like(pool, device=here, pin_memory=here.type == "cpu")
             pool.copy_(torch.cat(own, out=host))
         rows = [slice(sum(sizes[:n]), sum(sizes[: n + 1])) for n in range(len(sizes))]
         return [(own, ClientData(self.x[own], self.y[own])) for own in rows]
