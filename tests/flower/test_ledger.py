@@ -254,6 +254,18 @@ def test_rounds_beyond_the_checkpoint_are_forgotten(tmp_path):
     assert len(read_runs(tmp_path / "rounds.jsonl", [RUN], 5)[RUN]) == 1
 
 
+def test_a_checkpoint_folder_that_is_empty_does_not_cost_the_records_of_a_run(tmp_path):
+    """As where its name is mistyped; of whole checkpoints there are the last few."""
+    folder = open_folder(tmp_path, JOB, RUN, 0)
+    for number in range(1, KEPT + 2):
+        add(folder, number)
+    before = (tmp_path / "rounds.jsonl").read_bytes()
+    with pytest.raises(BadOption, match="holds an earlier run; name a new folder, or checkpoint="):
+        open_folder(tmp_path, JOB, RUN, 0)
+    assert (tmp_path / "rounds.jsonl").read_bytes() == before
+    open_folder(tmp_path, JOB, RUN, 1)
+
+
 def test_a_folder_of_another_job_is_refused(tmp_path):
     open_folder(tmp_path, JOB, RUN, 0)
     with pytest.raises(BadOption, match="epochs"):

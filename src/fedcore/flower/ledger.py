@@ -61,7 +61,8 @@ def open_folder(path: Path, job: Options, run: RunKey, done: int | None) -> Outp
     """The folder of records; what it holds beyond ``done`` rounds is trained again."""
     if (path / EXPERIMENT).exists():
         folder = OutputFolder.resume(path, job, [run])
-        if done is None and folder.runs:
+        # Of checkpoints the last few may be damaged, but an empty folder is that of another run.
+        if folder.runs and (done is None or len(folder.runs[run]) > done + KEPT):
             what = f"out {str(path)!r} holds an earlier run; name a new folder, or checkpoint="
             raise BadOption(f"{what} to go on where that ended")
         folder.runs = {run: kept} if (kept := folder.runs.get(run, [])[:done]) else {}
