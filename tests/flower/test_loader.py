@@ -473,3 +473,12 @@ def test_a_shift_of_gradients_is_not_left_out_silently():
     sent.content[SHIFT] = ArrayRecord({"w": torch.zeros(1)})
     with pytest.raises(BadOption, match="cannot shift gradients, as this strategy asks; use fit"):
         on_time(device.loader, device.model, sent, device.context, clock=device.time.clock())
+
+
+def test_who_has_time_for_more_than_there_are_samples_draws_as_the_sampler_did():
+    """50 samples, of whom the last ten make six tenths of 100 draws; there is time for 61."""
+    sampler = [*range(50), *[*range(40, 50)] * 5]
+    device = Device(coreset_plan(60, epochs=1), deadline=84.0, shuffle=False, sampler=sampler)
+    met = flat(device.train(device.batches()))[100:]
+    assert len(met) == 61
+    assert np.mean([number >= 40 for number in met]) == pytest.approx(0.6, abs=0.1)

@@ -26,6 +26,7 @@ from fedcore.client.coresets import Choose, Watched, build_samples, needs_losses
 from fedcore.client.executors.sequential import SequentialExecutor
 from fedcore.client.job import phase_schedule
 from fedcore.client.schedule import Samples
+from fedcore.coreset.build import PLAIN
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric
 from fedcore.coreset.proxies import LAST_LAYER, NONE, STATIC, HeadGradients, per_sample, space_of
@@ -201,11 +202,13 @@ class on_time(Turn):  # noqa: N801, used like a function
         seen, trouble = watching.seen(), watching.trouble
         if phase.coreset is not None and needs_losses(phase.coreset.selector):
             trouble = "its selector goes by losses, which the user's loop keeps"
-        spec = replace(self.late_spec(phase, len(own), True, trouble), weighting=Weighting.SCALED)
-        candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
+        spec = self.late_spec(phase, len(own), True, trouble)
         if by_gradients := seen and spec.proxy != NONE and spec.budget < len(seen[0]):
             own, candidates = seen[0], Candidates(*seen[1:], seconds=self.for_selection)
             spec = replace(spec, weighting=Weighting.PROPORTIONAL)
+        else:  # whoever was met is a place in the draw
+            candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
+            spec = replace(spec, selector=PLAIN, proxy=NONE, weighting=Weighting.SCALED)
         samples = build_samples(told, spec, candidates, told.path("coreset"))
         if by_gradients:
             self.selection = self.clock.steady() - began
