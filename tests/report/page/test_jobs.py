@@ -114,6 +114,15 @@ def test_without_a_summary_results_are_made_of_rounds_and_versions_are_unknown(c
     assert len(job.content["results"]) == 16
 
 
+def test_a_whole_last_line_counts_whatever_is_in_it(copy):
+    folder = copy("one")
+    *before, last = (folder / "rounds.jsonl").read_text().splitlines()
+    last = json.dumps({**json.loads(last), "reason": "by {mine"})
+    (folder / "rounds.jsonl").write_text("\n".join([*before, last, ""]))
+    (job,) = read_jobs([folder])
+    assert [records[-1].reason for records in job.runs.values()][-1] == "by {mine"
+
+
 def test_without_rounds_there_are_results_alone(copy):
     folder = copy("one")
     (folder / "rounds.jsonl").unlink()

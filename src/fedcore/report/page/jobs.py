@@ -75,12 +75,9 @@ def _read(path: Path) -> Job:
     try:
         names = (EXPERIMENT, SUMMARY, ROUNDS, PROVENANCE)
         known = {n: (path / n).read_text("utf-8") for n in names if (path / n).exists()}
-        lines = known.get(ROUNDS, "").splitlines()
-        for line in lines:
-            # A crash may have torn the last.
-            if line is not lines[-1] or line.count("{") == line.count("}"):
-                run, record = from_row(json.loads(line))
-                runs.setdefault(run, []).append(record)
+        lines = known.get(ROUNDS, "").split("\n")[:-1]  # behind the last end a crash tore one
+        for run, record in (from_row(json.loads(line)) for line in lines):
+            runs.setdefault(run, []).append(record)
         if SUMMARY in known:
             content = json.loads(known[SUMMARY])
         else:
