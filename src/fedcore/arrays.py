@@ -75,7 +75,7 @@ def as_positions(name: str, values: Any, count: int) -> Tensor:
 
 
 def as_inputs(name: str, values: Any, floating: torch.dtype) -> Inputs:
-    """A tensor with a row a sample; or a Bundle of a dict, or of a tuple of arrays."""
+    """A tensor with a row a sample; or a Bundle of a dict in any order, or of a tuple of arrays."""
     if isinstance(values, Bundle):
         values = values.parts
     elif isinstance(values, tuple) and {type(part) for part in values} <= {Tensor, np.ndarray}:
@@ -85,7 +85,6 @@ def as_inputs(name: str, values: Any, floating: torch.dtype) -> Inputs:
         if found.ndim == 0:
             raise BadData(f"{name} must have a row for every sample, got a single number")
         return found.to(floating) if found.is_floating_point() else found
-    # In whatever order they came: places, then names
     every = sorted(values.items(), key=lambda item: (isinstance(item[0], str), item[0]))
     parts = {key: as_inputs(f"{key!r} in {name}", part, floating) for key, part in every}
     rows = {key: len(part) for key, part in parts.items() if isinstance(part, Tensor)}

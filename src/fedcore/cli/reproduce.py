@@ -131,10 +131,12 @@ def in_a_sentence(run: Callable[[], None]) -> None:
             raise
         sentence, code = "interrupted", 130
     except Exception as error:
-        named = ((f.f_globals.get("__name__", ""), f, n) for f, n in walk_tb(error.__traceback__))
-        own = [(f.f_code.co_filename, n) for name, f, n in named if name.startswith(plugins.OWN)]
-        if not own:
+        where = ""  # the last line of a user's file, if any is on the way
+        for frame, line in walk_tb(error.__traceback__):
+            if frame.f_globals.get("__name__", "").startswith(plugins.OWN):
+                where = f"line {line} of {frame.f_code.co_filename!r}"
+        if not where:
             raise
-        sentence, code = f"error: {failed('line {1} of {0!r}'.format(*own[-1]), error)}", 2
+        sentence, code = f"error: {failed(where, error)}", 2
     print(sentence, file=sys.stderr)
     sys.exit(code)

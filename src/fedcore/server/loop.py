@@ -136,9 +136,8 @@ class Server:
         records += [_wasted(job, spent, state, Waste.CANCELLED) for job, spent in dropped]
         kept = cut or answers < pace.quorum  # the model stays as it is
         new = replace(state if kept else merging.finish(), version=state.version + 1)
-        new = replace(
-            new, sampler=self._memory, seen=self._seen, time=clock.began, jobs=clock.in_flight
-        )
+        new = replace(new, sampler=self._memory, seen=self._seen)
+        new = replace(new, time=clock.began, jobs=clock.in_flight)
         events = clock.happened()
         for told in () if cut else taken:
             stale = state.version - told.base_version

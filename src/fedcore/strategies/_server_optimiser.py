@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedcore.server.merge import moved
-from fedcore.server.method import Strategy
+from fedcore.server.method import Merging, Strategy
 from fedcore.server.state import ServerState
 from fedcore.strategies.fedavg import build as fedavg
+from fedcore.types import LocalUpdate, Params
 
 UNDER = "under/"  # before the names of the strategy's own tensors, which are all that it sees
+
+
+class _Optimised(NamedTuple):
+    add: Callable[[LocalUpdate, Params], None]
+    finish: Callable[[], ServerState]
 
 
 def build_around(
@@ -48,9 +53,9 @@ def build_around(
                 moves[name] = m / (v.sqrt() + adaptivity)
         return replace(after, params=moved(before.params, moves, server_rate), tensors=tensors)
 
-    def merge(state: ServerState) -> Any:
+    def merge(state: ServerState) -> Merging:
         merging = inner.merge(own(state))
-        return SimpleNamespace(add=merging.add, finish=lambda: step(state, merging.finish()))
+        return _Optimised(merging.add, lambda: step(state, merging.finish()))
 
     shift, plans = inner.shift, inner.by_cohort
     shifted = shift and (lambda state, client: shift(own(state), client))
