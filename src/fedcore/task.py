@@ -90,7 +90,7 @@ class Task:
         every = chain(self.model.named_parameters(), self.model.named_buffers())
         first = {id(value): name for name, value in every}
         named = self.model.state_dict(keep_vars=True).items()
-        kept = ((name, value, first[id(value)]) for name, value in named if id(value) in first)
+        kept = ((n, v, first.get(id(v), n)) for n, v in named if isinstance(v, Tensor))
         return {n: params[own] if own in params else v.detach().clone() for n, v, own in kept}
 
     def statistics(self) -> dict[str, Tensor]:

@@ -336,3 +336,18 @@ def test_a_dict_goes_by_its_names_and_not_by_their_order():
     turned = dict(reversed(parts.items()))
     history = fedcore.simulate([(parts, y), (turned, y)], Sum(), rounds=1, clients_per_round=2)
     assert len(history.rounds) == 1
+
+
+class Copied(nn.Linear):
+    """Its state is made of copies, as wrappers may have it."""
+
+    def state_dict(self, *given, **named):
+        return {name: value.clone() for name, value in super().state_dict(*given, **named).items()}
+
+
+def test_a_model_that_gives_copies_of_its_state_comes_back_trained():
+    clients = [(torch.randn(30, 4), torch.randint(2, (30,)))] * 3
+    options, model = {"rounds": 1, "epochs": 1, "clients_per_round": 2}, Copied(4, 2)
+    params = fedcore.simulate(clients, model, **options).params
+    assert params.keys() == model.state_dict().keys()
+    assert not torch.equal(params["weight"], model.weight)
