@@ -113,5 +113,5 @@ def test_nobody_is_faster_than_who_was_not_measured():
 def test_a_clock_that_was_set_is_believed_at_once():
     known = fleet(1)
     for age in (60.5, 60.5, 60.5, 0.5, 0.5):  # a minute behind, then right
-        known.learn(0, report(age=0.5 + age - 0.5), 40, 12.0, True)
+        known.learn(0, report(age=age), 40, 12.0, True)
     assert known.back(0, 20.0) == pytest.approx(1.0)

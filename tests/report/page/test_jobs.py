@@ -71,6 +71,13 @@ def test_runs_of_two_sizes_do_not_take_each_others_place(copy):
     assert [len(level.runs) for level in levels] == [8] * 4
 
 
+def test_runs_of_the_size_of_the_preset_keep_theirs_whichever_folder_comes_first(copy):
+    levels = levels_of(read_jobs([copy("a", data={}), copy("b", rounds=100, data={})]))
+    found = [(level.variant, run["job"].path.name) for level in levels for run in level.runs]
+    assert set(found) == {("preset paper", "b"), ("preset paper, rounds 12", "a")}
+    assert len(found) == 4 * 8
+
+
 def test_files_of_many_options_have_names_that_a_disk_takes_and_no_two_the_same(copy):
     many = {"data": {f"option-{n}": n for n in range(60)}, "catch_up": 10.0}
     levels = levels_of(read_jobs([copy("a", **many), copy("b", **many, rounds=40)]))

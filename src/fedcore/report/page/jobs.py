@@ -93,12 +93,12 @@ def levels_of(jobs: Sequence[Job]) -> list[Level]:
     """All runs by options, from fewest changes to most, benchmark and share of stragglers."""
     variants: dict[str, list[Job]] = {}
     notes, seen = dict[Path, Notes](), dict[tuple[str, RunKey], Notes]()
-    for job in jobs:
-        variant, sizes = _departures(job.content["experiment"])
+    known = [(job, *_departures(job.content["experiment"])) for job in jobs]
+    for job, label, sizes in sorted(known, key=lambda one: len(one[2])):  # usual ones first
         own = notes[job.path] = tuple(sizes.values())
         keys = [run_of(one) for one in job.content["results"]]
-        if any(seen.get((variant, run), own) != own for run in keys):  # one at another size
-            variant = ", ".join([variant, *sizes])
+        other = any(seen.get((label, run), own) != own for run in keys)  # one at another size
+        variant = ", ".join([label, *(sizes if other else ())])
         seen |= {(variant, run): own for run in keys}
         variants.setdefault(variant, []).append(job)
     levels = []
