@@ -121,8 +121,7 @@ class Problem:
             inputs, targets = (part.double().reshape(len(data), -1) for part in (data.x, data.y))
             self.clients.append(Part(inputs, targets, inputs.new_full((len(data),), 1 / len(data))))
             if not bool(torch.isfinite(inputs).all()) or len(inputs.T) != len(self.clients[0][0].T):
-                must = "must be finite, and as many as client 0's"
-                raise BadData(f"inputs of client {number} {must}")
+                raise BadData(f"inputs of client {number} must be finite, as many as client 0's")
         if not self.clients:
             raise BadData("clients must hold at least one client, got none")
         self.shape = inputs.shape[1], targets.shape[1]

@@ -59,8 +59,7 @@ class Coresets:
         # One core each, beside a training that has the others; who has not asked is overruled.
         ask, bound = torch.get_num_threads, torch.set_num_threads
         make = partial(ThreadPoolExecutor, initializer=lambda: (ask(), bound(1)))
-        # Of small sets, and of others
-        self._workers = [make(min(threads, FEW)), make(threads)] if threads else []
+        self._workers = [make(min(threads, FEW)), make(threads)] if threads else []  # few; many
         self._lock = threading.Lock()
         self._kept: dict[Key, Samples] = {}
         self._kept_samples = 0

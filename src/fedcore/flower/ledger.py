@@ -58,10 +58,9 @@ def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> Serve
 
 
 def open_folder(path: Path, job: Options, run: RunKey, done: int | None) -> OutputFolder:
-    """The folder of records; what it holds beyond ``done`` rounds is trained again."""
+    """The folder of records; what it holds beyond ``done`` rounds, a few, is trained again."""
     if (path / EXPERIMENT).exists():
         folder = OutputFolder.resume(path, job, [run])
-        # Of checkpoints the last few may be damaged, but an empty folder is that of another run.
         if folder.runs and (done is None or len(folder.runs[run]) > done + KEPT):
             what = f"out {str(path)!r} holds an earlier run; name a new folder, or checkpoint="
             raise BadOption(f"{what} to go on where that ended")

@@ -202,13 +202,12 @@ class on_time(Turn):  # noqa: N801, used like a function
         seen, trouble = watching.seen(), watching.trouble
         if phase.coreset is not None and needs_losses(phase.coreset.selector):
             trouble = "its selector goes by losses, which the user's loop keeps"
-        spec = self.late_spec(phase, len(own), True, trouble)
-        if by_gradients := seen and spec.proxy != NONE and spec.budget < len(seen[0]):
+        late = self.late_spec(phase, len(own), True, trouble)
+        spec = replace(late, selector=PLAIN, proxy=NONE, weighting=Weighting.SCALED)
+        candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
+        if by_gradients := seen and late.proxy != NONE and late.budget < len(seen[0]):
             own, candidates = seen[0], Candidates(*seen[1:], seconds=self.for_selection)
-            spec = replace(spec, weighting=Weighting.PROPORTIONAL)
-        else:  # whoever was met is a place in the draw
-            candidates = Candidates(Euclidean(torch.zeros(len(own), 1)))
-            spec = replace(spec, selector=PLAIN, proxy=NONE, weighting=Weighting.SCALED)
+            spec = replace(late, weighting=Weighting.PROPORTIONAL)
         samples = build_samples(told, spec, candidates, told.path("coreset"))
         if by_gradients:
             self.selection = self.clock.steady() - began

@@ -69,13 +69,12 @@ def load(
 
 def read_pool(files: Source, data_dir: DataDir) -> tuple[Bytes, Rows]:
     """All images [n, height, width] and labels [n], training files first, in file order."""
-    images, labels = [], []
-    for part in ("train", "t10k"):
-        names = (f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1)
-        pictures, digits = (parse(read(files, name, data_dir), size) for name, size in names)
-        images.append(pictures)
-        labels.append(digits)
-    return np.concatenate(images), np.concatenate(labels).astype(np.int64)
+
+    def both(kind: str, dimensions: int) -> Bytes:
+        names = (f"{part}-{kind}-ubyte" for part in ("train", "t10k"))
+        return np.concatenate([parse(read(files, name, data_dir), dimensions) for name in names])
+
+    return both("images-idx3", 3), both("labels-idx1", 1).astype(np.int64)
 
 
 def parse(content: bytes, dimensions: int) -> Bytes:
