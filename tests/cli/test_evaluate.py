@@ -3,7 +3,8 @@ import pytest
 from fedcore.cli.folders import evaluate
 from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
-from fedcore.errors import BadRecord
+from fedcore.errors import BadOption, BadRecord
+from fedcore.report.output import load_model, save_model
 
 SMALL = Experiment(
     rounds=2,
@@ -36,3 +37,14 @@ def test_a_model_that_is_loaded_is_the_one_that_was_measured(tmp_path, monkeypat
     next((tmp_path / "job").glob("model-fedavg-30*")).unlink()
     with pytest.raises(BadRecord, match="cannot be read"):
         list(evaluate(tmp_path, None))
+
+
+def test_a_model_of_before_its_file_changed_is_refused_in_a_sentence(tmp_path):
+    run_grid(SMALL, tmp_path)
+    (path, *_) = sorted(tmp_path.glob("model-fedavg-10*"))
+    known = load_model(path)
+    (bias,) = (name for name, value in known.items() if value.ndim == 1)
+    for other in ({}, {bias: known[bias][1:]}):  # another name, another shape
+        save_model(path, {name: own for name, own in known.items() if name != bias} | other, {})
+        with pytest.raises(BadOption, match=rf"has no '{bias}' of shape \(10,\); evaluate it"):
+            list(evaluate(tmp_path, None))

@@ -63,8 +63,12 @@ def evaluate(folder: Path, data_dir: str | None) -> Iterator[tuple[RunKey, Score
         federations = prepare(one)
         for run in runs_of(one, levels_of(one, federations)):
             measure = Measure(federations[run.seed], one.evaluate_samples, device, 1, split=several)
-            params = load_model(job / model_name(run))
+            params = load_model(path := job / model_name(run))
             known = federations[run.seed].initial  # the rest stands in the module
+            for name, own in known.items():
+                if name not in params or params[name].shape != own.shape:
+                    what = f"{str(path)!r} has no {name!r} of shape {tuple(own.shape)}"
+                    raise BadOption(f"{what}; evaluate it with the model that was trained")
             yield run, measure.test({name: params[name].to(device) for name in known})
 
 
