@@ -17,10 +17,12 @@ def test_rows_of_all_parts_are_taken_together():
 
 
 def test_pieces_are_joined_part_by_part():
-    both = joined([example(), example()[:1]])
+    both, labels = joined([(example(), torch.ones(3)), (example()[:1], torch.zeros(1))])
     assert both.parts[0].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1]]
     assert both.parts["mask"].tolist() == [1, 0, 1, 1]
-    assert joined([torch.ones(1), torch.zeros(2)]).tolist() == [1, 0, 0]
+    assert labels.tolist() == [1, 1, 1, 0]
+    plain, labels = joined([(torch.ones(1), torch.ones(1)), (torch.zeros(2), torch.ones(2))])
+    assert (plain.tolist(), labels.tolist()) == ([1, 0, 0], [1, 1, 1])
 
 
 def test_all_numbers_of_a_sample_in_a_row():

@@ -1,6 +1,6 @@
 """Several inputs of a model side by side, for models that take more than one tensor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,10 @@ def parts_of(inputs: Inputs) -> Mapping[int | str, Tensor]:
     return inputs.parts if isinstance(inputs, Bundle) else {0: inputs}
 
 
-def joined(pieces: Sequence[Inputs]) -> Inputs:
-    """Samples of all pieces, one piece after another."""
-    if isinstance(pieces[0], Bundle):
-        return Bundle({n: torch.cat([one.parts[n] for one in pieces]) for n in pieces[0].parts})
-    return torch.cat(list(pieces))
+def joined(pieces: Iterable[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
+    """Inputs and labels of all pieces, one piece after another."""
+    inputs, labels = zip(*pieces, strict=True)
+    if not isinstance(inputs[0], Bundle):
+        return torch.cat(inputs), torch.cat(labels)
+    parts = {name: [one.parts[name] for one in inputs] for name in inputs[0].parts}
+    return Bundle({name: torch.cat(own) for name, own in parts.items()}), torch.cat(labels)

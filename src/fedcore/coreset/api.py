@@ -172,10 +172,9 @@ def coreset_for(
     size = whole_number("batch_size", batch_size, 1)
     terms = Terms(loss_of(loss), "keep")
     if proxy == STATIC:
-        inputs, labels = zip(*batches(dataset, size, classes=terms.loss is None), strict=True)
-        rows = joined(inputs)
+        rows, labels = joined(batches(dataset, size, classes=terms.loss is None))
         rows = rows if isinstance(rows, Tensor) else rows.flat()
-        options = {**_classes(torch.cat(labels)), **options}
+        options = {**_classes(labels), **options}
         return select_coreset(rows.reshape(len(rows), -1), budget, **options)
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")

@@ -243,9 +243,7 @@ def fit(
     task = Task(model)
     params = task.initial_params()
     if not isinstance(data, ClientData):
-        parts = batches(data, CHUNK, next(iter(params.values())).dtype)
-        inputs, labels = zip(*parts, strict=True)
-        data = ClientData(joined(inputs), torch.cat(labels))
+        data = ClientData(*joined(batches(data, CHUNK, next(iter(params.values())).dtype)))
     settings = TrainingSettings(learning_rate, batch_size)
     executor = SequentialExecutor(task, {told.client_id: data}, settings)
     begin, turn.examples = executor._coresets.begin, len(data)

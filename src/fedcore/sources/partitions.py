@@ -142,8 +142,7 @@ def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
     """The training samples of a dataset, dealt out anew; to as many clients, unless it is said."""
     read = partial(as_client, floating=torch.float32, classes=False)
     given = [read(f"client {n}", own) for n, own in dataset.clients.items()]
-    inputs, labels = zip(*(own.take(slice(None)) for own in given), strict=True)
-    x, y = joined(inputs), torch.cat(labels)
+    x, y = joined(own.take(slice(None)) for own in given)
     parts = partition(y, **{"clients": len(given), **rules})
     clients = {n: ClientData(x, y, torch.from_numpy(part)) for n, part in enumerate(parts)}
     return replace(dataset, clients=clients, sizes=())
