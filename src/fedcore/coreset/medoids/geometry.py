@@ -208,23 +208,6 @@ def assign(source: Source, state: Clusters, point: int, to_medoids: Floats) -> N
 
 
 @compiled
-def _assign_by_columns(matrix: Floats, state: Clusters) -> None:
-    """Do so for all points, one medoid after the other, without a branch: its row is its column."""
-    near, second = state.near, state.second
-    near_distance, second_distance = state.near_distance, state.second_distance
-    near[:], second[:], near_distance[:], second_distance[:] = -1, -1, FAR, FAR
-    for slot in range(len(state.medoids)):
-        row = matrix[state.medoids[slot]]
-        for j in range(len(row)):
-            distance, least, other = row[j], near_distance[j], near[j]
-            closer, between = distance < least, distance < second_distance[j]
-            second[j] = other if closer else (slot if between else second[j])
-            second_distance[j] = least if closer else min(distance, second_distance[j])
-            near[j] = slot if closer else other
-            near_distance[j] = min(distance, least)
-
-
-@compiled
 def clusters_of(source: Source, medoids: Indices) -> Clusters:
     """Return who is served by these medoids; what removals cost is for ``charge_removals``."""
     count, k = len(source.rows.left), len(medoids)
@@ -234,10 +217,7 @@ def clusters_of(source: Source, medoids: Indices) -> Clusters:
     costs, touched = np.zeros((2, k)), np.empty(k + 1, np.int64)
     nearest = slots[0], slots[1], reach[0], reach[1]
     state = Clusters(medoids.copy(), slot_of, *nearest, costs[0], costs[1], touched)
-    if len(source.matrix) > 0:
-        _assign_by_columns(source.matrix, state)
-    else:
-        to_medoids = np.empty(k, np.float32)
-        for point in range(count):
-            assign(source, state, point, to_medoids)
+    to_medoids = np.empty(k, np.float32)
+    for point in range(count):
+        assign(source, state, point, to_medoids)
     return state
