@@ -32,7 +32,6 @@ Keys = NDArray[np.uint64]
 Bits = NDArray[np.uint32]
 Span = tuple[np.uint32, np.uint32]  # the least and the largest, as bits
 Found = tuple[Ints, Floats]  # names and distances [m, K] to be filled in
-PART = 16  # points of a leaf that are passed over together if none is near
 
 
 class Index(NamedTuple):
@@ -143,21 +142,10 @@ def collect(
 ) -> int:
     """Append the points of a leaf that are no further than ``limit``; return the new count."""
     begin = leaf * LEAF
-    if begin + LEAF > len(names):  # the last leaf, which is not full
-        for j in range(len(names) - begin):
-            keys[row, count] = key_of(bits[j], names[begin + j])
-            count += bits[j] <= limit
-        return count
-    for part in range(0, LEAF, PART):
-        hits = np.uint32(0)
-        for j in range(PART):
-            hits += np.uint32(bits[part + j] <= limit)
-        if hits == 0:
-            continue
-        for j in range(PART):
-            # Written always, kept by moving on: a branch here would be mispredicted.
-            keys[row, count] = key_of(bits[part + j], names[begin + part + j])
-            count += bits[part + j] <= limit
+    for j in range(min(LEAF, len(names) - begin)):
+        # Written always, kept by moving on: a branch here would be mispredicted.
+        keys[row, count] = key_of(bits[j], names[begin + j])
+        count += bits[j] <= limit
     return count
 
 
@@ -168,11 +156,6 @@ def measure(
     """Append keys of points with bounds in a ``span``; of too many the ``most`` nearest stay."""
     (least, limit), room, sums = span, keys.shape[1] - 1, np.empty(LANES, np.float32)
     for begin in range(0, len(bounds), LEAF):
-        hits = np.uint32(0)
-        for j in range(LEAF):
-            hits += np.uint32((bounds[begin + j] >= least) & (bounds[begin + j] <= limit))
-        if hits == 0:
-            continue
         for j in range(begin, begin + LEAF):
             if bounds[j] < least or bounds[j] > limit:
                 continue
