@@ -216,9 +216,9 @@ is 95 % of FedAvg's accuracy after 100 rounds without a deadline, on the same fl
 times are until the first evaluation at or above it. Arms train with our own strategy, `tempo`, or
 with `fedcore --coreset-epochs 1 --catch-up 3`. The one constant of `auto` was set on other seeds,
 with the latter. Fixed deadlines are trained for over the fastest link: over the others clients do
-the same work, and every round is longer by the difference. MNIST is one seed on a CPU, since
-FedAvg's run takes hours of a core; its accuracy is [Table 2's](results.md), 2 and 4 times τ30
-were not run."""
+the same work, and every round is longer by the difference. On MNIST, run on a CPU, the target of
+all seeds is that of seed 0, whose FedAvg stands in [Table 2](results.md), since such a run takes
+hours of a core; 2 and 4 times τ30 were not run."""
 
 
 def draw(studies: Sequence[Study], path: Path = PICTURE) -> Path:
