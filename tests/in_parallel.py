@@ -68,7 +68,9 @@ def main() -> int:
         given = [*rest, "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
         return int(pytest.main(given, plugins=[Queue(asked.folder, end)]))
     with tempfile.TemporaryDirectory() as made:
-        command = [sys.executable, __file__, "--in", made, "--seconds", str(asked.seconds), *rest]
+        # -P: tests/datasets is not the package `datasets`, which a test asks for.
+        command = [sys.executable, "-P", __file__, "--in", made]
+        command += ["--seconds", str(asked.seconds), *rest]
         logs = [Path(made) / f"{n}.log" for n in range(asked.processes)]
         env = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         started = [
