@@ -62,7 +62,7 @@ def to_the(power: float) -> Factors:
     return factors
 
 
-AS_THEY_ARE = to_the(0.0)
+AS_THEY_ARE, ROOT_OF = to_the(0.0), to_the(0.5)
 
 
 def own_to_the(power: float) -> Factors:
@@ -85,7 +85,7 @@ class Rule:
     turning: bool = False
     local: float = 0.0  # steps of slow clients are longer by (samples asked / trained)^local
     least: float = 1.0  # γ, where it turns
-    first: float | None = 1.0  # γ of the first merge, where it turns; None: the mean φ
+    first: float | None = 1.0  # γ of the first merge, where it turns; None: mean √(mean ā / a)
     agreed: bool = False  # that to the power of |V| / mean |Δ|: as far as answers point one way
     keeps_deadline: bool = True
 
@@ -102,6 +102,13 @@ RULES: dict[str, Rule] = {
         "1 / √a, γ by turning, at first φ^(|V| / mean |Δ|)", to_the(0.5), True, 0.0, 1.0, None, True
     ),
     "turning-plain": Rule("answers as they are, γ by turning", AS_THEY_ARE, turning=True),
+    "turning-plain-agreed": Rule(
+        "answers as they are, γ by turning, at first φ^(|V| / mean |Δ|)",
+        *(AS_THEY_ARE, True, 0.0, 1.0, None, True),
+    ),
+    "turning-quarter-agreed": Rule(
+        "a^-¼, γ by turning, at first φ^(|V| / mean |Δ|)", to_the(0.25), True, 0.0, 1.0, None, True
+    ),
     "turning-nova": Rule("1 / a, γ by turning", to_the(1.0), turning=True),
     "turning-free": Rule("1 / √a, γ by turning, below 1 too", to_the(0.5), True, least=0.0),
     "turning-local": Rule("1 / √a, γ by turning, local steps √(ā / a)", to_the(0.5), True, 0.5),
@@ -120,7 +127,7 @@ def merge_of(rule: Rule, epochs: int, batch_size: int) -> Merge:
         move = summed(updates, [share / sum(shares) for share in shares])
         stretch, memory = mean(known, factors), fitted(known, state.tensors)
         if rule.turning:
-            first = stretch if rule.first is None else rule.first
+            first = mean(known, ROOT_OF(known, memory)) if rule.first is None else rule.first
             if rule.agreed:
                 far = sum(share * one.length for one, share in zip(known, shares, strict=True))
                 first **= float(length(move)) * sum(shares) / max(far, 1e-30)
