@@ -22,7 +22,7 @@ from benchmarks.choosing.figures import (
     settings,
     won_and_lost,
 )
-from benchmarks.choosing.settings import MAIN, PARTS
+from benchmarks.choosing.settings import GENTLE, MAIN, PARTS
 from benchmarks.tables import table
 
 PAGE = Path(__file__).parents[2] / "docs" / "choosing.md"
@@ -264,12 +264,14 @@ def merged(*names: str) -> Study | None:
         counts[1] += len(row["final"])
         rows += [{**row, **kept}] if sound else []
     added = {name: sum(study[name] for study in (first, *more)) for name in ("runs", "missing")}
+    begun = {study["part"] for study in (first, *more)}
+    added["missing"] += sum(len(PARTS[name].cells()) for name in names if name not in begun)
     return {**first, **added, "rows": rows, "broke": broke}
 
 
 def page() -> str:
     study, mnist = read("synthetic"), merged("mnist", "mnist-fedcore")
-    gentle = merged("mnist-gentle", "mnist-gentle-noise", "mnist-gentle-longer")
+    gentle = merged(*GENTLE)
     assert study is not None, "run the part 'synthetic' first"
     part = PARTS["synthetic"]
     network = PARTS["mnist"].prices.choosing
