@@ -76,8 +76,9 @@ class History:
             axes = pyplot.gca()
         if not hasattr(axes, "plot"):
             raise BadOption(f"axes must be those of a matplotlib figure, got {axes!r}")
-        times = np.cumsum([record.time for record in self.rounds])
-        axes.plot(times, np.array([r.test_accuracy for r in self.rounds], float))  # None is NaN
+        times = accumulate(record.time for record in self.rounds)
+        known = compress(times, (r.test_accuracy is not None for r in self.rounds))
+        axes.plot([*known], self.accuracies("test"))
         axes.set(xlabel="Time in deadlines", ylabel="Test accuracy")
         return axes
 
@@ -123,8 +124,7 @@ def environment() -> dict[str, str]:
     """What can change a result: versions, the commit of the source, machine and device."""
     known = {"fedcore": __version__, "python": platform.python_version()}
     known |= {"torch": str(torch.__version__), "numpy": np.__version__}
-    there = torch.cuda.is_available()
-    used = there and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     device = torch.cuda.get_device_name() if used else "cpu"
     return {**known, "machine": platform.machine(), **_source_and_processor(), "device": device}
 

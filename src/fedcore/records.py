@@ -99,6 +99,11 @@ class RoundRecord:
         """Length of the round in units of the run's deadline."""
         return self.seconds / self.deadline
 
+    @property
+    def measured(self) -> bool:
+        """Whether its model was measured on anything; what diverged there is None as well."""
+        return {self.train_loss, self.train_accuracy, self.test_loss, self.test_accuracy} != {None}
+
 
 @dataclass(frozen=True, slots=True)
 class RunKey:

@@ -141,6 +141,40 @@ def test_a_seed_without_a_value_leaves_a_gap_in_the_median(figures):
     assert line_of(axes, "FedCore").get_ydata() == pytest.approx([1, math.nan, 3], nan_ok=True)
 
 
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_rounds_that_nobody_measured_leave_no_gap(figures, seeds):
+    """Of three rounds the second was not measured: a line from the first to the third."""
+    known = {1: 0.2, 2: None, 3: 0.6}
+    rows = [row("fedcore", n, accuracy=a, loss=a, seed=s) for s in seeds for n, a in known.items()]
+    for name, places in (("accuracy_by_round", [1, 3]), ("accuracy_by_time", None)):
+        (axes,) = figures(rows)[name].axes
+        for line in axes.lines:
+            assert line.get_ydata() == pytest.approx([0.2, 0.6])
+            assert places is None or [*line.get_xdata()] == places
+
+
+def test_seeds_of_which_one_was_never_measured_can_be_drawn(figures):
+    """As in a job that was interrupted before the first measurement of its second seed."""
+    rows = [row("fedcore", n, seed=0) for n in (1, 2)]
+    rows += [row("fedcore", 1, seed=1, accuracy=None, loss=None)]
+    (axes,) = figures(rows)["accuracy_by_round"].axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [2, 0]
+
+
+def test_a_median_is_over_rounds_that_all_seeds_measured(figures):
+    """One seed ends in round 3, which is measured as it is the last; the other measured 2 and 4."""
+    known = {0: [None, 0.2, 0.9], 1: [None, 0.4, None, 0.8]}
+    rows = [
+        row("fedcore", n, accuracy=a, loss=a, seed=s)
+        for s, values in known.items()
+        for n, a in enumerate(values, 1)
+    ]
+    (axes,) = figures(rows)["accuracy_by_round"].axes
+    lines = [[*zip(x.get_xdata(), x.get_ydata(), strict=True)] for x in axes.lines]
+    assert lines[:2] == [[(2, 0.2), (3, 0.9)], [(2, 0.4), (4, 0.8)]]
+    assert lines[2] == [(2, pytest.approx(0.3))]
+
+
 def test_the_last_strategy_named_lies_on_top_and_colours_go_by_order(figures):
     rows = [row(s, n) for s in ("mine", "fedavg", "fedcore") for n in (1, 2)]
     (axes,) = figures(rows)["loss"].axes

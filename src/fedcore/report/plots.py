@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcore.errors import BadOption
 from fedcore.records import RoundRecord, Waste
@@ -69,9 +68,9 @@ def _lines(runs: Runs, colours: Colours, text: str, name: str, *, over_time: boo
             own = [_curve(run, name, over_time=over_time) for run in level.get(strategy, [])]
             style = {"color": colour, "zorder": 3 + order}
             for curve in own if len(own) > 1 else ():
-                _line(axes, curve, linewidth=0.6, alpha=0.5, **style)
-            if shared := min((curve.shape[1] for curve in own), default=0):
-                middle = np.median([curve[:, :shared] for curve in own], axis=0)
+                _line(axes, [*curve.values()], linewidth=0.6, alpha=0.5, **style)
+            if shared := [n for n in own[0] if all(n in curve for curve in own)] if own else []:
+                middle = np.median([[curve[n] for n in shared] for curve in own], axis=0)
                 _line(axes, middle, linewidth=1.8, label=strategy_title(strategy), **style)
                 theirs = printed.get(strategy, {}).get(name, ())  # of the paper
                 axes.plot(*theirs, linewidth=1, linestyle=":", alpha=0.7, **style)
@@ -87,16 +86,17 @@ def _lines(runs: Runs, colours: Colours, text: str, name: str, *, over_time: boo
     return figure
 
 
-def _curve(run: list[RoundRecord], name: str, *, over_time: bool) -> NDArray[np.float64]:
-    """Places and values [2, rounds]; what was not measured or diverged leaves a gap."""
+def _curve(run: list[RoundRecord], name: str, *, over_time: bool) -> dict[int, list[Any]]:
+    """Place and value by round, of those that were measured; what diverged leaves a gap."""
     places = np.cumsum([r.time for r in run]) if over_time else [r.number for r in run]
     values = np.array([getattr(record, name) for record in run], float)
-    return np.array([places, np.where(np.isfinite(values), values, np.nan)])
+    every = zip(run, places, np.where(np.isfinite(values), values, np.nan), strict=True)
+    return {record.number: pair for record, *pair in every if record.measured}
 
 
-def _line(axes: Any, curve: NDArray[np.float64], **style: Any) -> None:
+def _line(axes: Any, points: Sequence[Any], **style: Any) -> None:
     """One line; a logarithm has no place for a time at which none has passed."""
-    places, values = curve[:, curve[0] > 0]
+    places, values = np.reshape([one for one in points if one[0] > 0], (-1, 2)).T
     axes.plot(places, values, marker="o" if len(places) == 1 else None, **style)
 
 

@@ -95,9 +95,7 @@ def is_over(records: Sequence[RoundRecord], most: int) -> bool:
 def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
     """At most ``rounds`` records of expected runs; a torn last line goes, others are refused."""
     try:
-        lines = path.read_text("utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        lines = []
+        text = path.read_text("utf-8", errors="replace") if path.exists() else ""
     except OSError as error:
         why = f"{str(path)!r} cannot be read: {error.strerror}"
         raise BadRecord(f"{why}; move it away and resume again") from None
@@ -105,7 +103,7 @@ def read_runs(path: Path, expected: Sequence[RunKey], rounds: int) -> Runs:
     due: tuple[RunKey | None, int] = next(waiting, None), 1
     runs: Runs = {}
     check, checked = 0, False
-    for index, line in enumerate(lines):
+    for index, line in enumerate(lines := text.splitlines()):
         try:
             row = json.loads(line)
             check = _check(row, check)
@@ -165,8 +163,7 @@ def _client(row: Row) -> ClientRecord:
 
 def _value(row: Row, name: str) -> Any:
     """A number of a row, refused where it is none or out of range."""
-    value = row[name]
-    most = sys.float_info.max
+    value, most = row[name], sys.float_info.max
     low, high = -most if name.endswith("loss") else 0, 1 if name.endswith("accuracy") else most
     if value is None and name in OPTIONAL:
         return None

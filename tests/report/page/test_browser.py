@@ -171,6 +171,28 @@ def test_rounds_in_which_no_time_has_passed_are_not_on_a_logarithm_of_time(brows
     assert "FedAvg NaN" in alt  # and the others are drawn
 
 
+def test_rounds_that_nobody_measured_leave_no_gap_and_seeds_meet_by_their_rounds(browser, page):
+    """One seed of 4 rounds of which 2 and 4 were measured, one of 3, of which 2 and the last."""
+    browser.open(page)
+    one = "{round: [1, 2, 3, 4], time: [1, 2, 3, 4], train_loss: [null, 4, null, 2]"
+    one += ", test_accuracy: [null, 0.4, null, 0.6], epsilon: [0.1, null, 0.3, null]}"
+    other = "{round: [1, 2, 3], time: [2, 4, 6], train_loss: [null, null, 1]"
+    other += ", test_accuracy: [null, 0.2, 0.9], epsilon: [0.5, 0.4, 0.7]}"
+    browser.run(f"data.panels[0].curves.fedavg = [{one}, {other}]")
+
+    def drawn(y, by):
+        sets = f"lines(data.panels[0], '{y}', '{by}').sets.filter((s) => s.strategy === 'fedavg')"
+        points = "(set) => set.data.map(({x, y}) => [x, y])"
+        return browser.run(f"{sets}.filter((set) => !/paper/.test(set.label)).map({points})")
+
+    first, second, middle = drawn("test_accuracy", "time")
+    assert (first, second) == ([[2, 0.4], [4, 0.6]], [[4, 0.2], [6, 0.9]])
+    assert middle == [[3, pytest.approx(0.3)]]
+    # Of round 2 the second seed has an accuracy, but its loss diverged: a gap.
+    assert drawn("train_loss", "round") == [[[2, 4], [4, 2]], [[2, None], [3, 1]], [[2, None]]]
+    assert drawn("epsilon", "round")[0] == [[1, 0.1], [3, 0.3]]
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing_serious(browser, page, dark):
     if not AXE.exists():

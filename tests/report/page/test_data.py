@@ -39,6 +39,15 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends():
     assert (found[0], found[-1]) == (1, len(rounds))
 
 
+def test_a_long_curve_keeps_rounds_that_were_measured():
+    """Every tenth of 1,000: thinned to every third round alone, two of three would be lost."""
+    looks = [n % 10 == 0 for n in range(1, 1001)]
+    values = {True: {"accuracy": 0.5, "loss": 1.0}, False: {"accuracy": None, "loss": None}}
+    found = curve([a_round(n, 1.0, **values[look]) for n, look in enumerate(looks, 1)])
+    assert [n for n in found["round"] if n % 10 == 0] == [*range(10, 1001, 10)]
+    assert sum(loss is not None for loss in found["train_loss"]) == 100
+
+
 def test_a_violin_is_the_density_of_logarithms():
     """Of two equal heaps at 0.1 and 10 deadlines the density has two equal tops, there."""
     draw = np.random.default_rng(0).normal(scale=0.05, size=2000)

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from statistics import fmean, median
 from typing import Any
@@ -49,7 +49,9 @@ def curve(rounds: Rounds) -> dict[str, list[float | None]]:
     found["time"] = np.cumsum([record.time for record in rounds]).tolist()
     found |= {name: [getattr(r, name) for r in rounds] for name in paper.CURVES}
     found["epsilon"] = [fmean(known) if known else None for known in errors]
-    kept = sorted({*range(0, len(rounds), math.ceil(len(rounds) / MOST_POINTS)), len(rounds) - 1})
+    every, measured = range(len(rounds)), [n for n, r in enumerate(rounds) if r.measured]
+    thin = (own[:: math.ceil(len(own) / MOST_POINTS) or 1] for own in (every, measured))
+    kept = sorted({*chain(*thin), len(rounds) - 1})
     return {name: [_short(values[n]) for n in kept] for name, values in found.items()}
 
 

@@ -39,21 +39,21 @@ function axis(text, log, more) {
   return { type: log ? "logarithmic" : "linear", title: { display: Boolean(text), text }, ticks, afterBuildTicks: thin, ...more };
 }
 
-// Seeds thin and their median strong, as long as all of them are; beyond the eighth strategy dashed; the paper's dotted. No time has no logarithm.
+// Seeds thin, their median strong, in rounds that all measured; beyond the eighth strategy dashed; the paper's dotted. No time has no logarithm.
 function lines(panel, y, x) {
   const sets = [];
   const add = (strategy, more, data, borderWidth, order, look) => sets.push({ strategy, label: more, data: data.filter((point) => point.x > 0 || x === "round"), borderWidth, order, showLine: true,
     borderColor: colourOf(strategy), borderDash: names.indexOf(strategy) < 8 ? [] : [7, 3], pointRadius: data.length > 1 ? 0 : 3, ...look });
   for (const [name, runs] of Object.entries(panel.curves)) {
-    const curves = runs.map((run) => run[x].map((at, n) => ({ x: at, y: run[y][n] })));
-    if (!curves.flat().some((point) => point.y !== null)) continue;
-    const shortest = curves.reduce((one, other) => (one.length < other.length ? one : other));
-    const middle = (n, key) => median(curves.map((points) => points[n][key]));
-    if (curves.length > 1) for (const points of curves) add(name, `${data.strategies[name]}, a seed`, points, 0.7, 2);
-    add(name, data.strategies[name], shortest.map((_, n) => ({ x: middle(n, "x"), y: middle(n, "y") })), 2.2, 1);
+    const known = (run) => (_, n) => [run[y], ...(y === "epsilon" ? [] : [run.train_loss, run.test_accuracy])].some((own) => own[n] !== null);
+    const curves = runs.map((run) => new Map(run[x].map((at, n) => [run.round[n], { x: at, y: run[y][n] }]).filter(known(run))));
+    if (!curves.some((own) => [...own.values()].some((point) => point.y !== null))) continue;
+    const shared = [...curves[0].keys()].filter((round) => curves.every((own) => own.has(round)));
+    const middle = (round, key) => median(curves.map((own) => own.get(round)[key]));
+    if (curves.length > 1) for (const own of curves) add(name, `${data.strategies[name]}, a seed`, [...own.values()], 0.7, 2);
+    add(name, data.strategies[name], shared.map((round) => ({ x: middle(round, "x"), y: middle(round, "y") })), 2.2, 1);
     const paper = x === "round" && panel.paper[name]?.[y];
-    const points = paper && paper[0].map((at, n) => ({ x: at, y: paper[1][n] }));
-    if (paper) add(name, `${data.strategies[name]}, paper`, points, 1.5, 3, { borderColor: faint(name), borderDash: [2, 3] });
+    if (paper) add(name, `${data.strategies[name]}, paper`, paper[0].map((at, n) => ({ x: at, y: paper[1][n] })), 1.5, 3, { borderColor: faint(name), borderDash: [2, 3] });
   }
   const ends = sets.filter((set) => set.order !== 2).map((set) => `${set.label} ${short(set.data.at(-1)?.y ?? NaN)}`);
   return { sets, scales: { x: axis(LABELS[x], x === "time"), y: axis(LABELS[y]) }, alt: `${LABELS[y]} at the end: ${ends.join(", ")}` };
@@ -78,8 +78,7 @@ function times(panel) {
 function steps(panel) {
   const sets = Object.entries(panel.steps).filter(([, points]) => points.length).map(([strategy, points]) => ({ strategy, pointRadius: 4,
     label: data.strategies[strategy], data: points.map(([x, y]) => ({ x, y })), backgroundColor: faint(strategy), borderColor: colourOf(strategy) }));
-  const scales = { x: axis("Epochs that FedProx has time for"), y: axis("Gradient steps in a round") };
-  return { sets, scales, alt: "Gradient steps of slow clients with FedProx and with FedCore" };
+  return { sets, scales: { x: axis("Epochs that FedProx has time for"), y: axis("Gradient steps in a round") }, alt: "Gradient steps of slow clients with FedProx and with FedCore" };
 }
 
 // By row, [what, from, to] as bars, with a colour for each kind of what.
