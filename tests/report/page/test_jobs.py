@@ -5,6 +5,7 @@ import pytest
 
 from fedcore.errors import BadOption, BadRecord
 from fedcore.report.page.jobs import levels_of, read_jobs
+from fedcore.report.page.tables import tables
 
 
 @pytest.fixture
@@ -84,6 +85,13 @@ def test_files_of_many_options_have_names_that_a_disk_takes_and_no_two_the_same(
     names = [level.name for level in levels]
     assert len(set(names)) == len(names) == 4
     assert all(len(name.encode()) < 250 for name in names)
+
+
+def test_a_sign_tells_two_files_apart(copy):
+    folders = [copy(f"at {n}", speed_size_correlation=n) for n in (0.5, -0.5)]
+    levels = levels_of(read_jobs(folders))
+    assert len({level.name for level in levels}) == len(levels) == 4
+    assert sum(name.startswith("results-") for name in tables(levels, {}, folders[0])) == 4
 
 
 def test_jobs_below_a_folder_are_found(copy, tmp_path):

@@ -52,9 +52,10 @@ class Level(NamedTuple):
     @property
     def name(self) -> str:
         """The same for files, with its options."""
-        name = re.sub(r"\W+", "-", f"{self.benchmark} {self.stragglers:g} {self.variant}").encode()
-        rest = f"-{crc32(name):08x}" if len(name) > LONGEST else ""
-        return name[:LONGEST].decode(errors="ignore") + rest
+        name = f"{self.benchmark} {self.stragglers:g} {self.variant}"
+        own = re.sub(r"[^\w-]+", "-", name).encode()
+        rest = f"-{crc32(own):08x}" if len(own) > LONGEST else ""
+        return own[:LONGEST].decode(errors="ignore") + rest
 
 
 def read_jobs(folders: Iterable[Path]) -> list[Job]:
