@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from fedcore.cli.folders import evaluate
@@ -37,6 +39,19 @@ def test_a_model_that_is_loaded_is_the_one_that_was_measured(tmp_path, monkeypat
     next((tmp_path / "job").glob("model-fedavg-30*")).unlink()
     with pytest.raises(BadRecord, match="cannot be read"):
         list(evaluate(tmp_path, None))
+
+
+def test_a_model_that_was_trained_on_a_gpu_or_a_cluster_is_measured_where_there_is_none(
+    tmp_path, monkeypatch
+):
+    run_grid(SMALL, tmp_path)
+    expected = list(evaluate(tmp_path, None))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    path = tmp_path / "experiment.json"
+    known = json.loads(path.read_text())
+    for own in ({"device": "cuda"}, {"device": "cuda", "executor": "vectorised"}):
+        path.write_text(json.dumps(known | own))
+        assert list(evaluate(tmp_path, None)) == expected
 
 
 def test_a_model_of_before_its_file_changed_is_refused_in_a_sentence(tmp_path):

@@ -56,9 +56,9 @@ def differences(one: Path, other: Path) -> Iterator[str]:
 def evaluate(folder: Path, data_dir: str | None) -> Iterator[tuple[RunKey, Score | None]]:
     """Loss and accuracy of every model in and below a folder; None without held-out data."""
     for job in jobs_of(folder).values():
-        known = json.loads((job / EXPERIMENT).read_text("utf-8")) | {"data_dir": data_dir}
-        given = {name: value for name, value in known.items() if value is not None}
-        one = resolve(given, lambda benchmark, preset: {})
+        here = {"data_dir": data_dir, "device": "auto", "executor": "auto"}  # of this machine
+        known = json.loads((job / EXPERIMENT).read_text("utf-8")) | here
+        one = resolve({n: v for n, v in known.items() if v is not None}, lambda *_: {})
         device, several = choose_device("auto", "auto"), len(one.learning_rates) > 1
         federations = prepare(one)
         for run in runs_of(one, levels_of(one, federations)):
