@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 pytest.importorskip("flwr")
 
@@ -147,6 +147,36 @@ def test_a_second_iteration_yields_nothing():
     batches = device.batches()
     assert len(device.train(batches)) > 0
     assert list(batches) == []
+
+
+def test_a_loop_may_ask_what_it_is_handed_for_what_a_loader_has():
+    """As loops of Flower's examples do, which have epochs of their own and mean losses."""
+
+    def train(net, trainloader, epochs):
+        optimiser, running, right = torch.optim.SGD(net.parameters(), lr=0.0), 0.0, 0
+        for epoch in range(epochs):
+            trainloader.sampler.set_epoch(epoch)
+            for x, y in trainloader:
+                optimiser.zero_grad()
+                scores = net(x)
+                loss = nn.functional.cross_entropy(scores, y)
+                loss.backward()
+                optimiser.step()
+                running, right = running + loss.item(), right + int((scores.argmax(1) == y).sum())
+        mean = running / (epochs * len(trainloader))
+        return mean, right / (epochs * len(trainloader.dataset)), trainloader.batch_size
+
+    dataset = Device(SIT_OUT).loader.dataset
+    sampler = DistributedSampler(dataset, num_replicas=1, rank=0)
+    device = Device(LocalPlan((Phase(3),), Way.FULL), shuffle=False, sampler=sampler)
+    loss, accuracy, size = train(device.model, batches := device.batches(), 3)
+    x, y = device.x, device.y
+    scores = device.model(x)
+    assert accuracy == pytest.approx(float((scores.argmax(1) == y).float().mean()))
+    assert loss == pytest.approx(nn.functional.cross_entropy(scores, y).item(), rel=0.1)
+    assert (size, batches.report()["steps"], len(batches)) == (8, 3 * 13, 13)
+    with pytest.raises(AttributeError, match="no attribute 'dataser'"):
+        _ = batches.dataser
 
 
 def test_time_for_everything_leaves_nothing_out():

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from operator import length_hint
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -62,12 +63,9 @@ class Watching:
             self._scale = scaler.get_scale()
             return scaled(scaler, outputs)
 
-        with self._head.register_forward_hook(self._passed, with_kwargs=True):
-            torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
-            try:
-                yield
-            finally:
-                torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
+        hooked = self._head.register_forward_hook(self._passed, with_kwargs=True)
+        with hooked, patch.object(torch.amp.GradScaler, "scale", scale):
+            yield
 
     def _passed(self, _: nn.Module, entered: Any, named: Any, output: Any) -> None:
         if self.out and isinstance(output, Tensor) and output.requires_grad:
@@ -117,6 +115,7 @@ class on_time(Turn):  # noqa: N801, used like a function
 
     ``report()`` are numbers for a MetricRecord, ``reply(state_dict)`` is the whole answer;
     ``prox_mu`` and ``step_scale`` are for the loss, step_scale · L + prox_mu / 2 · ||w - w_r||².
+    All else, its length included, is the loader's: a loop may ask for its ``dataset``.
     """
 
     def __init__(
@@ -143,6 +142,12 @@ class on_time(Turn):  # noqa: N801, used like a function
         """The report; a loop that was left takes its hooks with it."""
         self._way.close()
         return super().report()
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__.get("_loader"), name)
 
     def __iter__(self) -> Iterator[Any]:
         return self._way  # what is left of the order: a second iteration yields nothing
