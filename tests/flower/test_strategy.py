@@ -410,6 +410,15 @@ def test_asynchronous_where_everybody_fails_ends():
         run({1: failing(2), 2: failing(2)}, 4, strategy="fedbuff", buffer=2, timeout=50.0)
 
 
+@pytest.mark.parametrize("deadline", [20.0, "auto"])
+def test_a_merge_may_last_many_deadlines_while_answers_come(deadline):
+    """Ten answers of two nodes: the fifth turn ends after 90 s, of deadlines of 20 s at most."""
+    nodes = {n: adding(1.0, trip=18.0, seconds=16.0) for n in (1, 2)}
+    result, grid = run(nodes, 2, strategy="fedcore-buff", buffer=10, deadline=deadline)
+    assert grid.time.now == pytest.approx(1000 + 2 * 5 * 18, abs=3.0)
+    assert weights(result)[0, 0] > 0
+
+
 def test_a_virtual_clock_counts_each_nodes_own_seconds(tmp_path):
     # Three of them wait for one process: the last answer is there after 300 s, of 12 s of work.
     trips = {1: (1.0, 5.0, 4.0), 2: (2.0, 100.0, 8.0), 3: (3.0, 300.0, 12.0)}

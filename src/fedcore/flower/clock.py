@@ -58,7 +58,8 @@ class GridClock(Clock):
         self._config, self._most, self._bounded = dict(config or {}), most, bounded
         self._virtual = owner.options.clock == "virtual"
         self.now, self.notes, self.reason = 0.0, Notes(), ""  # why the deadline
-        self._began, self._stands = owner.monotonic(), True  # time stands until somebody is out
+        self._stands = True  # time does, until somebody is out
+        self._began = self._heard = owner.monotonic()  # the latter: when a good answer came
         self._ready: deque[tuple[Job, LocalUpdate, RecordDict]] = deque()
         self._took, self._wanted = 0.0, 0  # seconds of the last pull; answers that end a round
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
@@ -98,7 +99,8 @@ class GridClock(Clock):
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out; if nobody was out at the merge, time begins now."""
         if jobs and self._stands:
-            self._began, self._stands = self.post.monotonic(), False
+            self._began = self._heard = self.post.monotonic()
+            self._stands = False
         messages = [self._message(job) for job in jobs]
         letters = [Letter(job.assignment.client_id, job, self.patience) for job in jobs]
         for letter in self.post.push(messages, letters):
@@ -115,14 +117,14 @@ class GridClock(Clock):
                 self.collect()
                 self._took = min(self.post.monotonic() - time, LONGEST_PULL)
             time = self.post.monotonic()
-            spent = time - self._began
-            self.now = self.now if self._virtual else spent
+            self.now = self.now if self._virtual else time - self._began
             if self._ready:
                 job, update, metrics = self._ready.popleft()
                 self.notes.metrics.append(metrics)
+                self._heard = time
                 return job, update
-            if spent > TTL * self.patience + self._options.grace:
-                raise FedCoreError(f"too few answers for a merge in {spent:.0f} s; see the log")
+            if (still := time - self._heard) > TTL * self.patience + self._options.grace:
+                raise FedCoreError(f"too few answers: none in {still:.0f} s; see the log")
             # Without an alarm, who failed is told of at once, so that the place can be filled.
             failed = alarm is None and len(self.notes.failed) > failures
             if failed or time >= until or not len(self):
