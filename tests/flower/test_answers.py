@@ -193,6 +193,29 @@ def test_a_start_that_torch_cannot_hold_is_refused():
         initial_params(ArrayRecord({"w": Array(np.array(["text"]))}))
 
 
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        ({"mask": torch.full((2, 2), -math.inf).triu(1)}, "'mask' is not; leave constants out"),
+        ({"w": torch.tensor([0.0, math.nan])}, "finite real numbers, but 'w'"),
+        ({"spectrum": torch.zeros(2, dtype=torch.complex64)}, "real numbers, but 'spectrum'"),
+    ],
+)
+def test_a_start_whose_honest_answers_would_all_be_refused_is_refused_itself(odd, reason):
+    with pytest.raises(BadOption, match=reason):
+        initial_params(ArrayRecord({"w": torch.zeros(2), **odd}))
+    with pytest.raises(BadOption, match="no array of floats"):
+        initial_params(ArrayRecord({"n": torch.tensor([1, 2])}))
+
+
+def test_a_start_may_have_masks_and_counters():
+    others = {"mask": torch.ones(2, 2).tril().bool(), "n": torch.tensor(3), "e": torch.zeros(0, 2)}
+    start = {"w": torch.zeros(2), **others}
+    assert {n: v.dtype for n, v in initial_params(ArrayRecord(start)).items()} == {
+        name: value.dtype for name, value in start.items()
+    }
+
+
 # A node may send anything: bytes of an array that are changed, cut, or none of NumPy's.
 changes = st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=6)
 

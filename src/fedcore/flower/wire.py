@@ -144,13 +144,18 @@ def read_weight(metrics: MetricRecord, key: str | None) -> Params | None:
 
 
 def initial_params(record: ArrayRecord) -> Params:
-    """The model that a user starts from."""
-    if not record:
-        raise BadOption("initial_arrays must hold a model, got an empty ArrayRecord")
+    """The model that a user starts from, if answers that are formed like it can be merged."""
     try:
-        return dict(record.to_torch_state_dict())
+        params = dict(record.to_torch_state_dict())
     except (TypeError, ValueError) as error:
         raise BadOption(f"initial_arrays cannot be read as tensors: {error}") from None
+    if not _moving(params):
+        raise BadOption("initial_arrays must hold a model, got no array of floats")
+    for name, value in params.items():
+        if value.is_complex() or not np.isfinite(value.numpy()).all():
+            what = f"initial_arrays must be finite real numbers, but {name!r} is not"
+            raise BadOption(f"{what}; leave constants out: register_buffer(persistent=False)")
+    return params
 
 
 def pack_model(how: Compression, params: Params, base: Params, state: RecordDict) -> Params:
