@@ -7,6 +7,7 @@ pytest.importorskip("flwr")
 
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC
 from fedcore.errors import BadOption
+from fedcore.flower import FedCore
 from fedcore.flower.strategy import Options
 from fedcore.server.state import ServerState
 from fedcore.types import ClientProfile, LocalUpdate
@@ -62,6 +63,19 @@ def test_weights_need_a_mean(tmp_path):
     Options(strategy=str(tmp_path / "own.py"))
     with pytest.raises(BadOption, match="weighted_by_key"):
         Options(strategy=str(tmp_path / "own.py"), weighted_by="num-examples")
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ({"fraction_evaluate": 2.0}, "fraction_evaluate must be at most 1, got 2.0"),
+        ({"grace": "3"}, "grace must be a number, got '3'"),
+        ({"local_epochs": None}, "local_epochs must be a number, got None"),
+    ],
+)
+def test_what_would_wait_without_end_or_is_no_number_is_refused(option, reason):
+    with pytest.raises(BadOption, match=reason):
+        FedCore(**option)
 
 
 def test_options_of_their_own_reach_the_strategy():

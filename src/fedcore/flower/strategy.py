@@ -31,7 +31,7 @@ from fedcore.server.state import ServerState
 from fedcore.sim.world import build_controller, build_sampler, build_strategy
 from fedcore.task import sent_bytes
 from fedcore.types import ClientProfile, LocalPlan, Params, Way
-from fedcore.values import MANY, above_zero, at_least, one_of
+from fedcore.values import MANY, above_zero, at_least, convert, one_of
 
 LEAST = {"local_epochs": 1, "grace": 0, "quorum": 1, "over_selection": 1, "wait_for_nodes": 0}
 LARGEST = 2**40  # samples of a node
@@ -69,7 +69,7 @@ class Options:
         if "epochs" in self.method:
             raise BadOption("epochs are called local_epochs here")
         for name, least in LEAST.items():
-            at_least(least)(name, getattr(self, name))
+            at_least(least)(name, convert(name, getattr(self, name), float))
         one_of("wall", "virtual")("clock", self.clock)
         one_of(*plugins.names("selector"))("selector", self.selector)  # nodes take no other
         takers = [("selector", self.selector), ("sampler", self.selection)]
@@ -142,6 +142,7 @@ class FedCore(FedAvg):
         theirs = inspect.signature(FedAvg).bind_partial(*args, **known)
         super().__init__(*theirs.args, **theirs.kwargs)
         above_zero("fraction_train", self.fraction_train)
+        at_least(0, 1)("fraction_evaluate", self.fraction_evaluate)  # FedAvg waits for more
         names = Options.__dataclass_fields__.keys() - {"method", "weighted_by"}
         ours = {name: options[name] for name in names & options.keys()}
         ours["weighted_by"] = theirs.arguments.get("weighted_by_key")
