@@ -65,6 +65,15 @@ def test_very_few_medoids_have_no_better_swap_among_all_points(k):
     assert answer.objective <= 1.01 * solve(points, k, path="exact").objective
 
 
+def test_the_best_single_medoid_is_found_without_trying_all(family):
+    given = problem(family(2000), 1)
+    assert solve_sampled(given).indices.tolist() == solve_exact(given).indices.tolist()
+    wide = np.random.default_rng(0).normal(size=(12_000, 10)).astype(np.float32)
+    answer = solve(wide, 1)
+    assert answer.certified == 0.0  # not all pairs: they grow with the square of n
+    assert answer.indices.tolist() == solve(wide, 1, path="exact").indices.tolist()
+
+
 def test_a_permutation_changes_nothing():
     points = np.random.default_rng(1).normal(size=(4500, 3)).astype(np.float32)
     order = np.random.default_rng(2).permutation(4500)

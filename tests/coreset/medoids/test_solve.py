@@ -167,7 +167,14 @@ def test_rounding_errors_choose_no_other_medoids(size, k):
 
 @pytest.mark.parametrize(
     ("count", "k", "path"),
-    [(700, 20, "exact"), (701, 20, "sparse"), (4096, 100, "exact"), (4097, 100, "sampled")],
+    [
+        (700, 20, "exact"),
+        (701, 20, "sparse"),
+        (4096, 100, "exact"),
+        (4097, 100, "sampled"),
+        (10_000, 1, "exact"),
+        (10_001, 1, "sampled"),
+    ],
 )
 def test_the_answer_names_its_path(count, k, path):
     assert path_for(count, k) == path

@@ -19,7 +19,8 @@ from fedcore.coreset.metric import Array, Euclidean, Indices, Metric, pair_dista
 from fedcore.seeding import words
 
 SMALL = 700  # points up to which all distances are faster than neighbour lists (measured)
-SMALL_FEW = 4096  # ... and so far where medoids are few
+SMALL_FEW = 4096  # ... and so far where medoids are few,
+ALONE = 10_000  # or where there is one, for which all have to be tried once
 SHORT = 40  # coordinates that are not worth turning (``principal``),
 SHORT_OF_FEW = 128  # and among so few points that all are compared at once
 LARGEST_CLUSTER = 40  # n / k, up to which lists of neighbours reach; beyond, clusters outgrow them
@@ -36,7 +37,7 @@ def path_for(count: int, k: int) -> str:
     neighbours for many medoids (``sparse``), lists of candidates for few (``sampled``).
     """
     many = k * LARGEST_CLUSTER >= count
-    if k == 1 or count <= (SMALL if many else SMALL_FEW):
+    if count <= (ALONE if k == 1 else SMALL if many else SMALL_FEW):
         return "exact"
     return "sparse" if many else "sampled"
 
@@ -91,8 +92,7 @@ def solve(
     rows, weights = layout.rows_of(factors, bias=single.bias), points.counts.astype(np.float32)
     problem = Problem(rows, weights, k, begin, start is not None, classes)
     paths = {"sparse": sparse.solve_sparse, "sampled": sampled.solve_sampled}
-    solved = exact.solve_exact if k == 1 else paths.get(path, exact.solve_exact)
-    return _answer(metric, points, solved(problem, over))
+    return _answer(metric, points, paths.get(path, exact.solve_exact)(problem, over))
 
 
 @dataclass(frozen=True, slots=True)
