@@ -55,3 +55,10 @@ def test_who_trained_says_whether_numba_did(monkeypatch, there):
     found = history.environment()["numba"]
     history._source_and_processor.cache_clear()
     assert found == (metadata.version("numba") if there else "none")
+
+
+def test_a_hidden_device_is_not_asked_for_its_name(monkeypatch):
+    """One that was used before, as in tests of what happens without one."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    assert history.environment()["device"] == "cpu"

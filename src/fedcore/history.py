@@ -124,7 +124,8 @@ def environment() -> dict[str, str]:
     """What can change a result: versions, the commit of the source, machine and device."""
     known = {"fedcore": __version__, "python": platform.python_version()}
     known |= {"torch": str(torch.__version__), "numpy": np.__version__}
-    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    there = torch.cuda.is_available()  # not where what was used before is hidden since
+    used = there and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     device = torch.cuda.get_device_name() if used else "cpu"
     return {**known, "machine": platform.machine(), **_source_and_processor(), "device": device}
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from operator import length_hint
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -63,9 +62,12 @@ class Watching:
             self._scale = scaler.get_scale()
             return scaled(scaler, outputs)
 
-        hooked = self._head.register_forward_hook(self._passed, with_kwargs=True)
-        with hooked, patch.object(torch.amp.GradScaler, "scale", scale):
-            yield
+        with self._head.register_forward_hook(self._passed, with_kwargs=True):
+            torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
+            try:
+                yield
+            finally:
+                torch.amp.GradScaler.scale = scaled  # type: ignore[method-assign]
 
     def _passed(self, _: nn.Module, entered: Any, named: Any, output: Any) -> None:
         if self.out and isinstance(output, Tensor) and output.requires_grad:
