@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from fedcore.client import coresets as coresets_module
+from fedcore.client.coresets import Coresets
 from fedcore.client.executors.linear import LinearExecutor
 from fedcore.client.executors.vectorised import VectorisedExecutor
 from fedcore.config import PRESETS, Experiment
@@ -175,7 +176,7 @@ def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahe
     named = dataclasses.replace(SMALL, executor=name)
     expected = untimed(run(federation, "fedcore", dataclasses.replace(named, threads=1)))
     drawn, announced = [], []
-    draw, expect = proportional.build().draw, executor.expect
+    draw, expect = proportional.build().draw, Coresets.expect
 
     def noted(asked):
         drawn.append(asked.version + 1)
@@ -187,7 +188,7 @@ def test_looking_ahead_changes_nothing_but_the_time(federation, monkeypatch, ahe
 
     monkeypatch.setattr(module, "AHEAD", ahead)
     monkeypatch.setattr(module, "build_sampler", lambda *_: Sampler(noted))
-    monkeypatch.setattr(executor, "expect", listened)
+    monkeypatch.setattr(Coresets, "expect", listened)  # to which executors hand this on
     threaded = dataclasses.replace(named, threads=2)
     assert untimed(run(federation, "fedcore", threaded)) == expected
     assert drawn == [1, 2, 3, 4]

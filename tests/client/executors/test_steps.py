@@ -93,8 +93,8 @@ def test_recorded_steps_are_plain_steps(build_client, device, kind, how):
                     losses[0][noted[-1]], ways[0].seen(slice(None), 2).losses[noted[-1]]
                 )
             for slot in range(clients):
-                expected = ways[0].params_of(slot)
-                for name, value in ways[1].params_of(slot).items():
+                expected = ways[0].views[slot]
+                for name, value in ways[1].views[slot].items():
                     assert torch.allclose(value, expected[name], atol=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_who_moves_up_takes_its_rule_along(build_client, kind, how, record):
         steps.run(
             Tape(tape.rows.repeat(1, 1, clients, 1), tape.coefficient.repeat(1, clients, 1)), None
         )
-        moved.append(steps.params_of(0))
+        moved.append(steps.views[0])
     assert all(torch.allclose(moved[0][n], moved[1][n], atol=1e-6) for n in moved[0])
 
 

@@ -32,12 +32,9 @@ class BlockwiseExecutor:
         self._block, self._threads = block, threads
         self._coresets = Coresets(clients, choosing)
         self.memory, self.selection = self._coresets.losses, self._coresets.time
+        self.expect = self._coresets.expect  # begins those that inputs alone decide
         self._workers = ThreadPoolExecutor(threads)  # which begin when they are needed
         self._own = threading.local()
-
-    def expect(self, assignments: Sequence[Assignment]) -> None:
-        """Begin to choose the coresets that these will need, where inputs alone decide."""
-        self._coresets.expect(assignments)
 
     def close(self) -> None:
         """Drop the blocks that no thread has begun, and the coresets likewise."""

@@ -102,7 +102,7 @@ class Steps:
         self._shown: Tensor | None = None  # [r, z, L] of steps that were watched, likewise
         self._anchor: dict[str, Tensor] = {}
         self._stack: dict[str, Tensor] = {}
-        self._views: list[Params] = []  # of slots
+        self.views: list[Params] = []  # of a slot's parameters, which the next step overwrites
         self._shift: dict[str, Tensor] = {}
         self._own = torch.empty(0)  # a row a slot: s, μ, and 1 for every parameter that is trained
         self._remembered: Memory | None = None
@@ -137,10 +137,6 @@ class Steps:
             for slot, one in enumerate(shifts):
                 if one is not None:
                     stack[slot].copy_(one[name])
-
-    def params_of(self, slot: int) -> Params:
-        """One client's parameters, as views that the next step overwrites."""
-        return self._views[slot]
 
     def copies_of(self, slots: Sequence[int], like: Params) -> list[Params]:
         """Copies of some clients' parameters, where ``like`` lies: a launch for each, for all."""
@@ -192,7 +188,7 @@ class Steps:
         if grow:
             self._anchor = {n: torch.empty_like(v, device=device) for n, v in params.items()}
             self._stack, self._shift = stacked(), {}
-            self._views = [{n: v[k] for n, v in self._stack.items()} for k in range(room)]
+            self.views = [{n: v[k] for n, v in self._stack.items()} for k in range(room)]
             self._remembered = Memory.blank(self._settings, self._stack)
             self._own = torch.ones(room, 2 + len(params), dtype=torch.float64, device=device)
         if self._kind[2] and not self._shift:

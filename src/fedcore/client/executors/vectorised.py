@@ -126,8 +126,8 @@ class Block:
         alone = self.pool.device.type == "cpu"  # where what a chunk leaves should fit a cache
         pieces = torch.split(every.to(self.pool.device), LOOK_CHUNK * (1 if alone else 32))
         batches = ((self.pool.x[rows], self.pool.y[rows]) for rows in pieces)
-        seen = head_gradients(self.task, self.steps.params_of(0), batches)
-        weight = self.task.head_weight(self.steps.params_of(0)).detach().to("cpu", copy=True)
+        seen = head_gradients(self.task, self.steps.views[0], batches)
+        weight = self.task.head_weight(self.steps.views[0]).detach().to("cpu", copy=True)
         parts = [torch.split(v.cpu(), [len(one.job.data) for one in clients]) for v in seen]
         for client, *own in zip(clients, *parts, strict=True):
             client.job.looked = Watched(HeadGradients(*own), weight, self.task.head_has_bias)
@@ -137,7 +137,7 @@ class Block:
         if client.remaining:
             return True
         seen = self.steps.seen(client.rows, self.task.head_width) if client.tape.watch else None
-        now = client.job.next(self.steps.params_of(client.slot), seen)
+        now = client.job.next(self.steps.views[client.slot], seen)
         client.tape = now if isinstance(now, BatchSchedule) else NOTHING
         client.position = -now if isinstance(now, Rest) else 0
         return now is not None
