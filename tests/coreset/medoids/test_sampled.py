@@ -6,8 +6,9 @@ from plain_medoids import distance_matrix, rows_of
 
 from fedcore.coreset.medoids.exact import solve_exact
 from fedcore.coreset.medoids.problem import Problem
-from fedcore.coreset.medoids.sampled import solve_sampled
+from fedcore.coreset.medoids.sampled import searched
 from fedcore.coreset.medoids.solve import SMALL_FEW, solve
+from fedcore.coreset.medoids.sparse import best_in_time
 from fedcore.coreset.metric import Euclidean
 
 
@@ -15,6 +16,10 @@ def problem(metric, k, labels=None, warm=None):
     count = len(metric)
     start = np.arange(k) if warm is None else warm
     return Problem(rows_of(metric), np.ones(count, np.float32), k, start, warm is not None, labels)
+
+
+def solve_sampled(given, over=None):
+    return best_in_time(given, over, "sampled", searched)
 
 
 def objective(rows, answer):

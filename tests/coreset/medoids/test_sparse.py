@@ -10,7 +10,7 @@ from fedcore.coreset.medoids.layout import build_lists, layout_of
 from fedcore.coreset.medoids.moves import settle
 from fedcore.coreset.medoids.problem import Problem
 from fedcore.coreset.medoids.solve import solve
-from fedcore.coreset.medoids.sparse import Best, Search, list_length, solve_sparse
+from fedcore.coreset.medoids.sparse import Best, Search, best_in_time, list_length, searched
 from fedcore.coreset.metric import Euclidean
 
 
@@ -52,7 +52,7 @@ def test_lists_grow_as_medoids_become_rare():
 def test_whenever_the_time_is_up_everybody_has_the_nearest_medoid(late, looks):
     rows, clock = rows_of(late(1500)), iter([False] * looks)
     problem = Problem(rows, np.ones(1500, np.float32), 300, np.arange(300))
-    answer = solve_sparse(problem, lambda: next(clock, True))
+    answer = best_in_time(problem, lambda: next(clock, True), "sparse", searched)
     assert len(np.unique(answer.indices)) == 300
     distances = distance_matrix(rows)[:, answer.indices]
     np.testing.assert_array_equal(

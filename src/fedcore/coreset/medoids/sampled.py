@@ -11,8 +11,8 @@ import numpy as np
 from fedcore.coreset.medoids.geometry import LEAF
 from fedcore.coreset.medoids.layout import Layout, Ranked, build_lists, ranked
 from fedcore.coreset.medoids.moves import Lists, settle
-from fedcore.coreset.medoids.problem import Medoids, Over, Problem
-from fedcore.coreset.medoids.sparse import Best, Search, best_in_time, crowded, polished, served_by
+from fedcore.coreset.medoids.problem import Medoids, Problem
+from fedcore.coreset.medoids.sparse import Best, Search, crowded, polished, served_by
 from fedcore.coreset.metric import Floats, Places
 
 EACH = 10  # candidates a medoid,
@@ -27,12 +27,8 @@ ROUNDS = 5  # at most
 ENOUGH, ENOUGH_BEYOND = 0.02, 0.03
 
 
-def solve_sampled(problem: Problem, over: Over = None) -> Medoids:
+def searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
     """Swap among candidates, centre, draw new candidates, repeat; see the module's first lines."""
-    return best_in_time(problem, over, "sampled", _searched)
-
-
-def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
     k, enough, start = problem.k, ENOUGH, best.chosen
     number = min(EACH * k + int(SPARE * k**0.5), len(layout))
     if k > VERY_FEW:

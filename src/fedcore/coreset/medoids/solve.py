@@ -91,8 +91,10 @@ def solve(
         factors = [principal.turned(factors[0])]
     rows, weights = layout.rows_of(factors, bias=single.bias), points.counts.astype(np.float32)
     problem = Problem(rows, weights, k, begin, start is not None, classes)
-    paths = {"sparse": sparse.solve_sparse, "sampled": sampled.solve_sampled}
-    return _answer(metric, points, paths.get(path, exact.solve_exact)(problem, over))
+    searches = {"sparse": sparse.searched, "sampled": sampled.searched}
+    if path not in searches:
+        return _answer(metric, points, exact.solve_exact(problem, over))
+    return _answer(metric, points, sparse.best_in_time(problem, over, path, searches[path]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,11 +66,6 @@ def best_in_time(
         return layout.solution(best.chosen, near, path, certified=0.0, finished=False)
 
 
-def solve_sparse(problem: Problem, over: Over = None) -> Medoids:
-    """Drop, swap, repair, repeat; see the module's first lines."""
-    return best_in_time(problem, over, "sparse", _searched)
-
-
 def polished(problem: Problem, solution: Medoids, over: Over, points: int, numbers: int) -> Medoids:
     """Make sure that no swap helps by all distances, up to so many points, and n² d numbers."""
     count, width = len(problem.weights), sum(factor.shape[1] for factor in problem.rows[:2])
@@ -86,7 +81,8 @@ def served_by(layout: Layout, chosen: Places) -> tuple[Ints, float]:
     return near[:, 0], float(layout.weights.astype(np.float64) @ distances[:, 0])
 
 
-def _searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
+def searched(problem: Problem, layout: Layout, best: Best) -> Medoids:
+    """Drop, swap, repair, repeat; see the module's first lines."""
     lists = build_lists(layout, list_length(len(layout), problem.k), best.over)
     chosen = best.chosen
     if not problem.warm:
