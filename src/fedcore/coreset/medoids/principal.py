@@ -30,18 +30,13 @@ def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     inside = points if points.shape[1] <= LONG else _inside(points)
     if inside is None:
         return points.numpy()
-    norms, sample = inside.square().sum(1), inside[:SAMPLE].double()
+    sample, allowed = inside[:SAMPLE].double(), (IDLE**2 * inside.square().sum(1))[:, None]
     directions = torch.linalg.eigh(sample.T @ sample).eigenvectors.flip(1)  # most telling first
     rotated: Tensor = inside @ directions.float()
-    return rotated[:, : _width(rotated, norms)].numpy()
-
-
-def _width(rotated: Tensor, norms: Tensor) -> int:
-    """Return how many coordinates are more than rounding, given the points' squared norms."""
-    allowed = (IDLE**2 * norms)[:, None]
     if bool((rotated[:, -1:].square() > allowed).any()):  # then none is idle: the last says least
-        return rotated.shape[1]
-    return max(1, int((rotated.square().flip(1).cumsum(1) > allowed).any(0).sum()))
+        return rotated.numpy()
+    width = max(1, int((rotated.square().flip(1).cumsum(1) > allowed).any(0).sum()))
+    return rotated[:, :width].numpy()
 
 
 def _inside(points: Tensor) -> Tensor | None:
