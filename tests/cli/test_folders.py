@@ -7,7 +7,7 @@ import pytest
 from fedcore.cli.folders import differences, merge
 from fedcore.cli.pieces import rounds_of, run_piece
 from fedcore.cli.table2 import Piece
-from fedcore.errors import BadOption
+from fedcore.errors import BadOption, BadRecord
 from fedcore.report.output import ROUNDS, SUMMARY
 from fedcore.report.records import to_lines
 
@@ -108,6 +108,53 @@ def test_a_contradiction_is_one_sentence_and_nothing_is_copied(
     with pytest.raises(BadOption, match=sentence):
         merge([bad, machines[0]], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x.replace('"train_loss": ', '"train_loss": 1'), lambda x: x[:50], lambda x: "3"],
+)
+def test_rounds_that_were_changed_are_not_merged_on_the_word_of_their_check(
+    machines, tmp_path, change
+):
+    """Neither beside a good copy of the piece, which may be the shorter, nor alone."""
+    bad = tmp_path / "bad"
+    shutil.copytree(machines[0], bad)
+    path = bad / CORE.path / ROUNDS
+    first, second, third, _ = path.read_text().split("\n")
+    path.write_text("\n".join([first, change(second), third, ""]))
+    for sources in ([bad, machines[1]], [*machines, bad]):
+        with pytest.raises(BadRecord, match="is not as it was written; resume that job, or leave"):
+            merge(sources, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_rounds_of_versions_that_wrote_no_check_are_merged_and_the_longer_taken(machines, tmp_path):
+    for number, machine in enumerate(machines):
+        shutil.copytree(machine, tmp_path / str(number))
+        path = tmp_path / str(number) / CORE.path / ROUNDS
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        text = "".join(
+            json.dumps({**row, "check": 0}).replace(', "check": 0', "") + "\n" for row in rows
+        )
+        path.write_text(text)
+    for order in ("01", "10"):
+        assert merge([tmp_path / name for name in order], tmp_path / f"out{order}") == 2
+        assert files(tmp_path / f"out{order}") == files(tmp_path / "0")
+
+
+def test_jobs_without_a_summary_differ_by_their_rounds(machines, tmp_path):
+    """As two that were interrupted do."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    for machine, place in zip(machines, (one, other), strict=True):
+        shutil.copytree(machine / CORE.path, place)
+        (place / SUMMARY).unlink(missing_ok=True)
+    (found,) = differences(one, other)
+    assert found.startswith(".: rounds and their check: 3 ")
+    assert " and 2 " in found
+    (other / ROUNDS).unlink()
+    (found,) = differences(one, other)
+    assert found.endswith(" and 0 none")
 
 
 def test_a_folder_without_results_is_refused(machines, tmp_path):

@@ -1,7 +1,6 @@
 """Folders of results: those of several machines in one, what differs in two, models once more."""
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,10 +10,11 @@ from typing import Any
 from fedcore.cli.grid import prepare, runs_of
 from fedcore.client.executors.by_name import choose_device
 from fedcore.config import resolve
-from fedcore.errors import BadOption
+from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RunKey
 from fedcore.report.output import EXPERIMENT, OF_A_MACHINE, ROUNDS, SUMMARY, load_model, model_name
 from fedcore.report.page.jobs import jobs_of
+from fedcore.report.records import to_lines
 from fedcore.sim.measure import Measure, Score
 from fedcore.sim.world import levels_of
 
@@ -27,9 +27,8 @@ def merge(sources: Sequence[Path], out: Path) -> int:
             name = place if place.parts else Path(source.resolve().name)
             other = best.setdefault(name, job)
             mine, theirs = _checks(job), _checks(other)
-            both = min(len(mine), len(theirs))
             wrong = [what for what, *_ in _unlike(_options(job), _options(other))]
-            if wrong or mine[:both] != theirs[:both]:
+            if wrong or any(one != two for one, two in zip(mine, theirs, strict=False)):
                 where = f"{str(job)!r} and {str(other)!r}"
                 raise BadOption(f"{[*wrong, 'rounds'][0]} of {where} differ; leave out one of them")
             if (len(mine), (job / SUMMARY).exists()) > (len(theirs), (other / SUMMARY).exists()):
@@ -73,12 +72,12 @@ def evaluate(folder: Path, data_dir: str | None) -> Iterator[tuple[RunKey, Score
 
 
 def _unlike(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    every = ((key, one.get(key), other.get(key)) for key in one | other)
-    return [entry for entry in every if entry[1] != entry[2]]
+    return [(k, one.get(k), other.get(k)) for k in one | other if one.get(k) != other.get(k)]
 
 
 def _described(job: Path) -> dict[str, Any]:
-    known = _options(job)
+    known, checks = _options(job), ["none", *_checks(job)]
+    known["rounds and their check"] = f"{len(checks) - 1} {checks[-1]}"
     with suppress(FileNotFoundError):
         content = json.loads((job / SUMMARY).read_text("utf-8"))
         known |= {f"environment {key}": value for key, value in content["environment"].items()}
@@ -94,7 +93,11 @@ def _options(job: Path) -> dict[str, Any]:
 
 
 def _checks(job: Path) -> list[str]:
-    """What each line of a job's rounds says of all up to it: a sum that knows no real time."""
-    with suppress(FileNotFoundError):
-        return re.findall(r'"check": "(\w+)"}', (job / ROUNDS).read_text("utf-8"))
-    return []
+    """Of each whole line of a job's rounds the sum of all up to it, which knows no real time."""
+    path = job / ROUNDS
+    with suppress(ValueError, TypeError, AttributeError):
+        lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
+        again = to_lines(map(json.loads, lines))[0].splitlines()
+        if again == lines or '"check": ' not in "".join(lines):  # earlier versions wrote none
+            return [line[-10:-2] for line in again]
+    raise BadRecord(f"{str(path)!r} is not as it was written; resume that job, or leave it out")

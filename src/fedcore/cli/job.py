@@ -36,7 +36,7 @@ def run_job(
     if out is None and (overwrite or resume):
         name = "overwrite" if overwrite else "resume"
         raise BadOption(f"{name} needs the folder of an earlier job; name it with --out")
-    runs: dict[RunKey, int] = {}  # those that were told of, by their order
+    order: dict[RunKey, int] = {}  # those that were told of, by their order
     label = bars.TextColumn("{task.description}", markup=False)
     unit = bars.TextColumn("deadlines" if experiment.time_budget else "rounds")
     so_far = bars.SpinnerColumn(), label, bars.BarColumn(), bars.MofNCompleteColumn()
@@ -50,20 +50,18 @@ def run_job(
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
         label += f", step size {run.learning_rate:g}" if run.learning_rate is not None else ""
         label += f", seed {run.seed}" if len(experiment.seed) > 1 else ""
-        completed = (runs.setdefault(run, len(runs)) + share) * length
+        completed = (order.setdefault(run, len(order)) + share) * length
         progress.update(bar, description=label, completed=completed)
         if share == 1 and not notices.is_terminal:
             notices.print(f"{label}: {counted(done, 'round')} done")
 
     try:
         with progress:
-            content, found = run_grid(
-                experiment, out, overwrite=overwrite, resume=resume, tell=tell
-            )
+            content, runs = run_grid(experiment, out, overwrite=overwrite, resume=resume, tell=tell)
     except KeyboardInterrupt:
         way = "--resume in place of --overwrite" if overwrite else "--resume"
         told = f"the same command with {way} goes on from here"
-        written = out is not None and (resume or runs)
+        written = out is not None and (resume or order)
         raise Interrupted(f"interrupted; {told if written else 'nothing was written'}") from None
     for part in everything(content):
         console.print(part, soft_wrap=isinstance(part, str))
@@ -71,10 +69,10 @@ def run_job(
         files = ["summary.json", "rounds.jsonl", "events.jsonl"]
         if plots:
             try:
-                draw_all(chosen_runs(found), out)
+                draw_all(chosen_runs(runs), out)
                 files += PICTURES
             except ImportError:
                 notices.print("No plots: install FedCore with its extra 'plots', for matplotlib.")
-        write_page([Job(out, content, found)], out)
+        write_page([Job(out, content, runs)], out)
         console.print(f"Written to {out}: {', '.join([*files, PAGE])}", soft_wrap=True)
     return content

@@ -227,8 +227,7 @@ class Server:
             if later in self._drawn_ahead:
                 continue
             most = self.strategy.pace.concurrency or self.clients_per_round
-            cohort = self._draw(most, later)
-            self._drawn_ahead[later] = cohort
+            cohort = self._drawn_ahead[later] = self._draw(most, later)
             # What cannot be planned is told of when its time comes, after the merges before it.
             with suppress(Exception):
                 told = [self.assign(client, later)[0] for client in cohort]

@@ -86,8 +86,7 @@ def from_snapshot(saved: Snapshot, device: torch.device, assign: Assign) -> Serv
     for number, job in enumerate(saved.meta["jobs"]):
         client, version, repeat, copies, arrives, scalars, *times = job
         base = bases.setdefault(version, group(f"base/{version}"))
-        shift = group(f"shift/{number}") or None
-        told, profile = assign(client, version, repeat, shift, times[-1])
+        told, profile = assign(client, version, repeat, group(f"shift/{number}") or None, times[-1])
         answer = None
         if scalars is not None:
             payload = group(f"payload/{number}") or None

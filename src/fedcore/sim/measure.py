@@ -80,8 +80,7 @@ class Measure:
             halves = dict(zip(("validation", "test"), pieces, strict=True))
         for name, half in halves.items():
             if half is not None and 0 < count < len(half):
-                by = stream(0, "evaluate", name)
-                halves[name] = draw({0: half}, count, by)[0]
+                halves[name] = draw({0: half}, count, stream(0, "evaluate", name))[0]
         self._held_out = {name: half.to(device) for name, half in halves.items() if half}
         if self._metrics:  # those that fail do so before anything is trained
             self.test({name: value.to(device) for name, value in federation.initial.items()})
