@@ -73,8 +73,7 @@ class Compression:
     def receive(self, packed: Packed, base: Params) -> Params:
         """The model w + C(u) that a server makes of an answer."""
         sizes = [value.numel() for value in base.values()]
-        parts = torch.split(self.unpack(packed, sum(sizes)), sizes)
-        named = zip(base.items(), parts, strict=True)
+        named = zip(base.items(), torch.split(self.unpack(packed, sum(sizes)), sizes), strict=True)
         return {name: value + own.reshape(value.shape).to(value) for (name, value), own in named}
 
 

@@ -109,6 +109,37 @@ def test_fedavg_at_another_level_is_the_same_training_and_is_not_done_twice(tmp_
     assert verify(replayed)[0] == []
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"mean_on": 3.0, "mean_off": 2.0},  # there and away for so many deadlines
+        {"time_budget": 30.0},
+        {"selection": "power-of-choice"},
+        {"deadline": "auto"},
+    ],
+    ids=lambda own: next(iter(own)),
+)
+def test_where_fedavg_goes_by_the_deadline_each_level_is_trained(tmp_path, own):
+    first, second = (Piece("paper", "synthetic-1-1", s, "fedavg", 0) for s in (10.0, 30.0))
+    run_piece(second, tmp_path / "alone", OPTIONS | own)
+    for piece in (first, second):
+        run_piece(piece, tmp_path / "both", OPTIONS | own)
+    assert rows(tmp_path / "both" / second.path) == rows(tmp_path / "alone" / second.path)
+
+
+def test_a_piece_that_was_killed_goes_on_beyond_its_rounds_where_time_ends_it(tmp_path):
+    """Of 4 rounds, which a budget of time does not count."""
+    own = OPTIONS | {"time_budget": 6.0}
+    run_piece(CORE, tmp_path / "whole", own)
+    with pytest.raises(Killed):
+        run_piece(CORE, tmp_path / "killed", own, partial(killed_after, 4))
+    run_piece(CORE, tmp_path / "killed", own)
+    whole, killed = (tmp_path / name / CORE.path for name in ("whole", "killed"))
+    assert len(rows(whole)) > 4
+    assert rows(killed) == rows(whole)
+    assert result(killed) == result(whole)
+
+
 def test_other_strategies_and_rejected_answers_are_trained(tmp_path):
     given = []
 

@@ -44,6 +44,11 @@ def test_what_is_refused_is_one_sentence_before_anything_starts(capsys, tmp_path
     assert "no option named 'runds'; did you mean 'rounds'?" in refused(
         capsys, *SMALL, "--set", "runds=3"
     )
+    for own in ("seed=5", "strategies=tempo", "stragglers=50", "benchmark=mnist", "device=cpu"):
+        sentence = refused(capsys, *SMALL, "--set", own)
+        assert f"set must not hold {own}: a piece is one run, and other options say" in sentence
+    several = refused(capsys, *SMALL, "--set", "learning_rate=0.1,0.01")
+    assert "set must not hold learning_rate=0.1,0.01: a piece is one run" in several
     assert "of shakespeare is missing; run 'fedcore data fetch shakespeare'" in refused(
         capsys, *SMALL, "--only", "synthetic-1-1,shakespeare"
     )

@@ -36,6 +36,7 @@ from fedcore.server.state import to_snapshot
 from fedcore.sim.world import train_run
 
 Units = Sequence[Sequence[Piece]]  # the pieces of one come one after another
+BY_DEADLINE = {"deadline", "mean_on", "selection", "time_budget"}  # so FedAvg may, where it is set
 ATTEMPTS = 5  # after which workers that are killed are no accident
 PARENT = "FEDCORE_PARENT"  # of a worker: the process that it ends with
 Trained = Iterator[tuple[RoundRecord, Snapshot, dict[str, str], Row]]
@@ -70,9 +71,9 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
         return
     folder.every_round = True
     folder.begin()
-    _, snapshot = folder.position(run, experiment.rounds)
+    _, snapshot = folder.position(run, most := experiment.most_rounds)
     past, more = tuple(folder.runs.get(run, [])), dict[str, Row]()
-    left = () if is_over(past, experiment.rounds) else train(experiment, (snapshot, past), known)
+    left = () if is_over(past, most) else train(experiment, (snapshot, past), known)
     for record, saved, who, data in left:
         if who != folder.environment:
             folder.environment = who
@@ -87,7 +88,8 @@ def run_piece(piece: Piece, out: Path, options: Options, train: Train = rounds_o
 
 def twin_of(piece: Piece, out: Path, options: Options) -> History | None:
     """The same training at another share of stragglers, by which FedAvg does not go, if done."""
-    places = sorted((out / piece.path).parent.glob("*")) if piece.strategy == "fedavg" else []
+    same = piece.strategy == "fedavg" and not options.keys() & BY_DEADLINE
+    places = sorted((out / piece.path).parent.glob("*")) if same else []
     for place in (place for place in places if (place / SUMMARY).exists()):
         experiment = replace(piece, stragglers=float(place.name)).experiment(options)
         (run,) = runs_of(experiment)

@@ -36,6 +36,8 @@ OPTIONS = (
     ("data-dir", None, "Place of data; else $FEDCORE_DATA, else the user's cache."),
 )
 EVERY = 30.0  # seconds between two lines about a piece, where there is no terminal
+# What pieces, and options beside --set, say of a run.
+SAID = {"benchmark", "data_dir", "device", "preset", "seed", "stragglers", "strategies", "threads"}
 SET = "Any other option of 'fedcore compare', for a try, as --set rounds=2; may be repeated."
 
 
@@ -88,7 +90,12 @@ def command(arguments: Sequence[str]) -> None:
     at_least(1, 1024)("workers", workers)
     choose_device("auto" if ray == "ray" else given.device, "auto")  # who refuses does so at once
     threads = read_option("threads", given.threads, int) or (os.cpu_count() or 1) // workers or 1
-    options = {**read_pairs("set", given.set), "device": given.device, "threads": threads}
+    options: dict[str, Any] = read_pairs("set", given.set)
+    for name, value in options.items():
+        if name in SAID or (name == "learning_rate" and isinstance(value, str)):
+            why = "a piece is one run, and other options say which and where"
+            raise BadOption(f"set must not hold {name}={value}: {why}; see --help")
+    options |= {"device": given.device, "threads": threads}
     options |= {"data_dir": given.data_dir} if given.data_dir else {}
     out, place = Path(given.out), Path(given.data_dir) if given.data_dir else None
     rounds = {piece: piece.experiment(options).rounds for unit in units for piece in unit}

@@ -61,8 +61,7 @@ class Controller(NamedTuple):
         if not self.bounded:
             return seconds, reason
         least = ROOM * float(np.median(seen.transfers))
-        longest = min(float(seen.seconds(seen.epochs).max()), seen.most)
-        kept = min(max(least, seconds), longest)
+        kept = min(max(least, seconds), float(seen.seconds(seen.epochs).max()), seen.most)
         bound = f"; at {'least' if kept > seconds else 'most'} {kept:.4g} s"
         return kept, reason + bound * (kept != seconds)
 

@@ -93,8 +93,7 @@ def _capabilities(sizes: ClientSizes, experiment: Experiment, seed: int) -> Spee
     if experiment.speeds is not None:
         return read_speeds(experiment.speeds, sizes)
     if experiment.capability == "size-linked":
-        linked = 1 + std * (counts - counts.mean()) / (counts.std() or 1.0)
-        speeds = np.maximum(linked, floor)
+        speeds = np.maximum(1 + std * (counts - counts.mean()) / (counts.std() or 1.0), floor)
     elif experiment.capability == "normal":
         highest = 1 + 3 * std  # next to no draw is above it: one in 740
         if floor > highest:

@@ -75,8 +75,7 @@ def choose_executor(
     elif chain is not None and (name != "auto" or len(chain) == 1 or products < MOST_PRODUCTS):
         return LinearExecutor(task, clients, settings, threads=threads)
     if name != "sequential":
-        example = next(iter(clients.values()))
-        block = block_size(task, example, settings.batch_size, device)
+        block = block_size(task, next(iter(clients.values())), settings.batch_size, device)
         if block is not None:
             # u, v and what is made of them: up to four copies more than the three that count
             block = block if settings.plain else -(-block // 2)

@@ -59,8 +59,7 @@ class Pool:
         if same and len(self.x) >= rows:
             return
         room = rows + rows // 2  # a new place costs all that is recorded, so one is to last
-        shape = (room, *example.shape[1:])
-        self.x = torch.zeros(shape, dtype=example.dtype, device=self.device)
+        self.x = torch.zeros((room, *example.shape[1:]), dtype=example.dtype, device=self.device)
         self.y = torch.zeros(room, dtype=torch.int64, device=self.device)
         self.generation += 1
 

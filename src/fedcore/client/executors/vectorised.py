@@ -52,8 +52,7 @@ class VectorisedExecutor(BlockwiseExecutor):
 
     def _new_block(self) -> "Block":
         task, pool = self._task.on(self._device), Pool(self._device)
-        record = self._device.type == "cuda"
-        steps = Steps(form_of(task), pool, self._settings, record=record)
+        steps = Steps(form_of(task), pool, self._settings, record=self._device.type == "cuda")
         return Block(task, self._settings, self._coresets, pool, steps)
 
 

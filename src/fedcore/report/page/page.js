@@ -71,8 +71,7 @@ function times(panel) {
   const every = [...sets, deadline].map((set) => ({ showLine: true, pointRadius: 0, ...set }));
   const x = axis("", false, { min, max, grid: { display: false }, ticks: { callback: (place) => data.strategies[found[place][0]] },
     afterBuildTicks: (own) => (own.ticks = found.map((_, value) => ({ value }))) });
-  const scales = { x, y: axis("Time of a client in deadlines (log)", true) };
-  return { sets: sets.length ? every : [], scales, alt: sets.map((set) => set.label).join("; ") };
+  return { sets: sets.length ? every : [], scales: { x, y: axis("Time of a client in deadlines (log)", true) }, alt: sets.map((set) => set.label).join("; ") };
 }
 
 function steps(panel) {
