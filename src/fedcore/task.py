@@ -224,8 +224,7 @@ def trained_names(params: Params, share: float) -> list[str]:
         raise BadOption(f"{what}; use a model of several layers, or another strategy")
     sizes = [sum(params[name].numel() for name in layer) for layer in layers]
     fits = (n for n in range(len(layers)) if sum(sizes[n:]) <= share * sum(sizes))
-    first = next(fits, len(layers) - 1)
-    return [name for layer in layers[first:] for name in layer]
+    return [name for layer in layers[next(fits, len(layers) - 1) :] for name in layer]
 
 
 def sent_bytes(params: Params, share: float) -> int:

@@ -1,6 +1,8 @@
 import csv
 import json
 import sys
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -42,6 +44,28 @@ def test_a_table_has_a_row_for_every_round(job):
         assert int(one["round"]) == row["round"]
         assert float(one["round_time"]) == row["round_time"]
         assert float(one["test_accuracy"]) == row["test_accuracy"]
+
+
+def test_metrics_go_to_every_tool_from_rounds_that_were_measured(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    run_grid(replace(SMALL, metrics=("f1", "top-3"), evaluate_every=2), out)
+    export(out, ["csv"])
+    with (out / "rounds.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    for one, row in zip(found, rows(out), strict=True):
+        for name in ("f1", "top-3"):
+            known = row["metrics"][name] if row["round"] == 2 else ""
+            assert one[f"test_{name}"] == str(known)
+    sent = []
+    monkeypatch.setitem(sys.modules, "mlflow", mock.MagicMock())
+    sys.modules["mlflow"].search_runs.return_value = []
+    sys.modules["mlflow"].log_metrics = lambda known, step: sent.append((step, known))
+    export(out, ["mlflow"])
+    assert [step for step, _ in sent] == [1, 2, 1, 2]
+    for (step, known), row in zip(sent, rows(out), strict=True):
+        own = {"test_f1", "test_top-3"} & known.keys()
+        assert own == ({"test_f1", "test_top-3"} if step == 2 else set())
+        assert all(known[name] == row["metrics"][name[5:]] for name in own)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -80,8 +80,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
 
     def sizes(self) -> ClientSizes:
         """Samples of each; who was not met yet counts as the mean of the others."""
-        known = [node.samples for node in self.nodes if node.samples]
-        mean = round(fmean(known or [1]))
+        mean = round(fmean([node.samples for node in self.nodes if node.samples] or [1]))
         return ClientSizes(range(len(self)), [node.samples or mean for node in self.nodes])
 
     def learn(self, client: ClientId, said: Report, samples: int, trip: float, known: bool) -> None:

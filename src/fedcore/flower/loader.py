@@ -161,8 +161,7 @@ class on_time(Turn):  # noqa: N801, used like a function
             if self.said.cut_short or phase.forward_price is not None:
                 continue
             if phase.coreset is not None:
-                chosen = self._choose(number, phase, watching)
-                yield from self._steps(chosen, Watching(self._model))
+                yield from self._steps(self._choose(number, phase, watching), Watching(self._model))
                 continue
             specs = [after.coreset.proxy for after in phases[number + 1 :][:1] if after.coreset]
             for _ in range(phase.epochs):

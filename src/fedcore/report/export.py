@@ -29,35 +29,37 @@ def check_tools(tools: Sequence[str], out: Path | None) -> None:
 
 def export(folder: Path, tools: Sequence[str]) -> None:
     """Hand every round of a job to these tools; done again, nothing is there twice."""
-    runs: Rows = {}
+    runs, numbers = dict[RunKey, list[Row]](), dict.fromkeys(NUMBERS)
     for row in map(json.loads, (folder / ROUNDS).read_text("utf-8").splitlines()):
-        runs.setdefault(run_of(row), []).append(row)
+        own = {f"test_{name}": value for name, value in row.get("metrics", {}).items()}
+        runs.setdefault(run_of(row), []).append(row | own)
+        numbers |= dict.fromkeys(own)
     hint = f"; all results are in {str(folder)!r}, and --resume hands them over again"
     for tool in tools:
         with blaming(f"handing rounds to {tool}", hint):
-            TOOLS[tool](folder, runs)
+            TOOLS[tool](folder, runs, [*numbers])
 
 
-def _csv(folder: Path, runs: Rows) -> None:
+def _csv(folder: Path, runs: Rows, numbers: Sequence[str]) -> None:
     with (folder / "rounds.csv").open("w", encoding="utf-8", newline="") as file:
-        columns = [*asdict(next(iter(runs))), "round", *NUMBERS]
+        columns = [*asdict(next(iter(runs))), "round", *numbers]
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(row | asdict(run) for run, rows in runs.items() for row in rows)
 
 
-def _tensorboard(folder: Path, runs: Rows) -> None:
+def _tensorboard(folder: Path, runs: Rows, numbers: Sequence[str]) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     rmtree(folder / "tensorboard", ignore_errors=True)
     for run, rows in runs.items():
         with SummaryWriter(folder / "tensorboard" / run.name) as writer:
             for row in rows:
-                for name in (name for name in NUMBERS if row[name] is not None):
+                for name in (name for name in numbers if row.get(name) is not None):
                     writer.add_scalar(name, row[name], row["round"])
 
 
-def _mlflow(folder: Path, runs: Rows) -> None:
+def _mlflow(folder: Path, runs: Rows, numbers: Sequence[str]) -> None:
     import mlflow
 
     options = json.loads((folder / EXPERIMENT).read_text("utf-8"))
@@ -72,7 +74,7 @@ def _mlflow(folder: Path, runs: Rows) -> None:
         with mlflow.start_run(run_name=run.name, tags={"fedcore_rounds": digest}):
             mlflow.log_params(options | own)
             for row in rows:
-                known = {name: row[name] for name in NUMBERS if row[name] is not None}
+                known = {name: row[name] for name in numbers if row.get(name) is not None}
                 mlflow.log_metrics(known, step=row["round"])
 
 

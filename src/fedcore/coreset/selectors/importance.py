@@ -23,8 +23,7 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     chances = (lengths / lengths.sum().clamp(min=torch.finfo(torch.float64).tiny)).cpu().numpy()
     if np.sqrt(size * np.square(chances).sum()) <= (size + 3 * budget) / (3 * budget):
         return uniform_plain.select(candidates, budget, generator)
-    drawn = generator.choice(size, size=budget, p=chances)
-    indices, times = np.unique(drawn, return_counts=True)
+    indices, times = np.unique(generator.choice(size, size=budget, p=chances), return_counts=True)
     weights = torch.from_numpy(times / (budget * chances[indices])).to(device)
     found = finish(candidates.space, torch.from_numpy(indices).to(device), weights)
     return replace(found, sums_in_the_mean=True)

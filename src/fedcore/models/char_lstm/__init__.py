@@ -90,6 +90,5 @@ def _embed(table: Tensor, symbols: Tensor) -> Tensor:
     """
     clients, length, batch = symbols.shape
     every = torch.arange(table.shape[1], device=table.device)
-    flat = symbols.reshape(clients, -1, 1)
-    chosen = (flat == every).to(table.dtype)  # [K, T·B, S]
+    chosen = (symbols.reshape(clients, -1, 1) == every).to(table.dtype)  # [K, T·B, S]
     return torch.bmm(chosen, table).view(clients, length, batch, -1)

@@ -59,8 +59,7 @@ class Fused(Function):
         x, kernel = ctx.saved_tensors
         clients, size, _, channels, maps = kernel.shape
         slopes = gradients[0].contiguous()
-        asked = ctx.needs_input_grad[0]
-        inputs = _correlated(slopes, kernel, None, turned=True) if asked else None
+        inputs = _correlated(slopes, kernel, None, turned=True) if ctx.needs_input_grad[0] else None
         sizes, columns = _sizes(x, maps, size), -(-size * size * channels // COLUMNS)
         parts = min(max(PROGRAMS // (columns * clients), 1), PARTS)
         share = -(-sizes["PIXELS"] // (parts * HOW["DEPTH"])) * HOW["DEPTH"]
