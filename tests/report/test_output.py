@@ -94,6 +94,40 @@ def test_who_went_on_and_who_never_stopped_have_one_summary(tmp_path):
     assert written[0]["final_train_loss"] is None
 
 
+def test_a_finished_job_keeps_who_trained_it_until_there_is_something_to_train(
+    tmp_path, monkeypatch
+):
+    """As when it is resumed for --csv with a later version, on another machine."""
+
+    def environment():
+        return json.loads((tmp_path / SUMMARY).read_text())["environment"]["torch"]
+
+    finished(tmp_path, RUN).finish()
+    trained = environment()
+    monkeypatch.setattr("fedcore.report.summary.environment", lambda: {"torch": "later"})
+    OutputFolder.resume(tmp_path, JOB, [RUN]).finish()
+    assert environment() == trained
+    lines = (tmp_path / ROUNDS).read_text().splitlines(keepends=True)
+    (tmp_path / ROUNDS).write_text("".join(lines[:2]))
+    folder = OutputFolder.resume(tmp_path, JOB, [RUN])
+    folder.begin()
+    folder.add(record(3), RUN)
+    assert not (tmp_path / SUMMARY).exists()  # an interrupted job again
+    folder.finish()
+    assert environment() == "later"
+    (tmp_path / SUMMARY).write_text("{")
+    OutputFolder.resume(tmp_path, JOB, [RUN]).finish()
+    assert environment() == "later"
+
+
+def test_a_checkpoint_that_was_cut_off_goes_with_its_job(tmp_path, always_checkpoint):
+    folder = finished(tmp_path)
+    partial = output.partial_of(tmp_path / CHECKPOINT)
+    partial.write_bytes(b"cut")
+    folder.finish()
+    assert not partial.exists()
+
+
 def test_a_state_is_made_only_when_a_checkpoint_is_due(tmp_path):
     def never():
         raise AssertionError

@@ -127,6 +127,7 @@ class OutputFolder:
         """Write a round; now and then what ``snapshot`` makes too, and a last round's model."""
         if record.ending is not None and model:  # before the line that ends the run
             save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
+        (self.path / SUMMARY).unlink(missing_ok=True)  # of a job that was complete before
         row = to_row(run, record)
         known = {name: row[name] for name in rows.MEASURED} | {"metrics": row.get("metrics", {})}
         self.runs.setdefault(run, []).append(replace(record, events=(), **known))  # as read again
@@ -146,10 +147,13 @@ class OutputFolder:
     def finish(self, **more: Any) -> dict[str, Any]:
         """Write the summary, and what else is known; the job is complete."""
         content = summary(self.runs, self._experiment) | more
+        with suppress(OSError, ValueError, LookupError, TypeError):  # where nothing was trained
+            self.environment = json.loads((self.path / SUMMARY).read_text("utf-8"))["environment"]
         content["environment"] = self.environment or content["environment"]
         _write(self.path / SUMMARY, json.dumps(content, indent=2) + "\n")
-        for name in (CHECKPOINT, OLD):
-            (self.path / name).unlink(missing_ok=True)
+        path = self.path / CHECKPOINT
+        for left in (path, partial_of(path), self.path / OLD):
+            left.unlink(missing_ok=True)
         return content
 
     def _rewrite(self) -> None:
