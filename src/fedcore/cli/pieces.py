@@ -169,8 +169,7 @@ def on_ray(
             train_all(units, out, options, train)
         except Exception as error:
             cause = getattr(error, "cause", None)  # what a task raised itself
-            lost = isinstance(error, ray.exceptions.RayError) and cause is None
-            if lost and attempts > 1:
+            if isinstance(error, ray.exceptions.RayError) and cause is None and attempts > 1:
                 work(attempts - 1)
             else:
                 failed.append(cause or error)

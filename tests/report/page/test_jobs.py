@@ -79,6 +79,20 @@ def test_runs_of_the_size_of_the_preset_keep_theirs_whichever_folder_comes_first
     assert len(found) == 4 * 8
 
 
+def test_runs_of_the_same_options_that_came_out_otherwise_are_all_shown(copy):
+    """As after a change of a strategy's file; a part of a job takes nobody's place either."""
+    first, same, part = (copy(name) for name in ("first", "same", "part"))
+    (part / "summary.json").unlink()
+    lines = (part / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (part / "rounds.jsonl").write_text("".join(lines[:5]))
+    levels = levels_of(read_jobs([first, same, part]))
+    plain = levels[0].variant
+    found = [(level.variant, level.stragglers, len(level.runs)) for level in levels]
+    assert found == [(plain, 10, 8), (plain, 30, 8), (f"{plain}, in {part}", 10, 1)]
+    assert levels[2].runs[0]["rounds"] == 5
+    assert {len(run["records"]) for run in levels[0].runs} == {12}
+
+
 def test_files_of_many_options_have_names_that_a_disk_takes_and_no_two_the_same(copy):
     many = {"data": {f"option-{n}": n for n in range(60)}, "catch_up": 10.0}
     levels = levels_of(read_jobs([copy("a", **many), copy("b", **many, rounds=40)]))

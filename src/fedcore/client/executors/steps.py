@@ -178,8 +178,7 @@ class Steps:
             # A pool of memory is gone with the last graph that used it.
             self._memory = torch.cuda.graph_pool_handle() if self._capture else None
             self._generation, self._shown = self._pool.generation, None
-            like = next(iter(params.values()))
-            self.met = like.new_zeros(len(self._pool.x) + 1, device=device)
+            self.met = next(iter(params.values())).new_zeros(len(self._pool.x) + 1, device=device)
 
         def stacked() -> dict[str, Tensor]:
             return {n: v.new_zeros((room, *v.shape), device=device) for n, v in params.items()}

@@ -36,8 +36,7 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
         chosen.append(best)
         index = torch.tensor(chosen, device=lengths.device)
         gram = inner(space, index, index) + constant
-        start = torch.cat([weights, weights.new_zeros(1)])
-        weights = _nonnegative_fit(gram, aligned[index], start)
+        weights = _nonnegative_fit(gram, aligned[index], torch.cat([weights, weights.new_zeros(1)]))
         missing = aligned - (inner(space, slice(None), index) + constant) @ weights
         gap = whole - 2 * float(weights @ aligned[index]) + float(weights @ gram @ weights)
         if gap <= TOLERANCE * whole:

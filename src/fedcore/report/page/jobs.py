@@ -24,6 +24,7 @@ AXES = {"benchmark", "preset", "strategies", "stragglers", "seed", "targets", "e
 AXES |= {"measure_full_gradient", *OF_A_MACHINE}
 LONGEST = 200  # bytes of a file's name, without its beginning and ending
 PROVENANCE = "provenance.jsonl"  # of a piece that was trained in parts
+OUTCOME = ("rounds", "mean_round_time", "final_train_loss", "final_test_accuracy")  # of a run
 Notes = tuple[str, ...]
 SIZES = {"rounds", "time_budget", "evaluate_samples", "data_seed", "data"}
 
@@ -93,14 +94,16 @@ def _read(path: Path) -> Job:
 def levels_of(jobs: Sequence[Job]) -> list[Level]:
     """All runs by options, from fewest changes to most, benchmark and share of stragglers."""
     variants: dict[str, list[Job]] = {}
-    notes, seen = dict[Path, Notes](), dict[tuple[str, RunKey], Notes]()
+    notes, seen = dict[Path, Notes](), dict[tuple[str, RunKey], tuple[Notes, list[Any]]]()
     known = [(job, *_departures(job.content["experiment"])) for job in jobs]
     for job, label, sizes in sorted(known, key=lambda one: len(one[2])):  # usual ones first
         own = notes[job.path] = tuple(sizes.values())
-        keys = [run_of(one) for one in job.content["results"]]
-        other = any(seen.get((label, run), own) != own for run in keys)  # one at another size
+        came = {run_of(one): [*map(one.get, OUTCOME)] for one in job.content["results"]}
+        other = any(seen.get((label, run), (own, 0))[0] != own for run in came)  # at another size
         variant = ", ".join([label, *(sizes if other else ())])
-        seen |= {(variant, run): own for run in keys}
+        if any(seen.get((variant, run), (own, found))[1] != found for run, found in came.items()):
+            variant += f", in {job.path}"  # as after a change of a user's file, or a part of it
+        seen |= {(variant, run): (own, found) for run, found in came.items()}
         variants.setdefault(variant, []).append(job)
     levels = []
     for variant, members in sorted(variants.items(), key=lambda item: len(item[0])):
