@@ -150,9 +150,9 @@ def test_a_coreset_shrinks_to_what_is_left_after_the_first_epoch(monkeypatch):
     """A quarter of a second a sample: 15 seconds for the first epoch."""
     time, note = FakeTime(), Turn.note
 
-    def slowly(self):
+    def slowly(self, *most):
         time.now += self.under_way / 4
-        note(self)
+        note(self, *most)
 
     monkeypatch.setattr(Turn, "note", slowly)
     plan = LocalPlan((Phase(1), Phase(3, replace(BY_GRADIENTS, budget=40))), Way.CORESET)

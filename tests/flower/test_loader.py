@@ -406,6 +406,20 @@ def test_what_choosing_took_is_left_time_for_in_the_next_order(monkeypatch):
     assert second.report()["coreset-size"] == int((98 - 50 - 1.2 * 5) * SPEED / 3)
 
 
+def test_what_comes_after_a_loop_that_was_left_is_no_training_either():
+    """Early stopping after six batches of four seconds, and an evaluation that takes thirty."""
+    device = Device(coreset_plan(7))
+    batches = device.batches()
+    for step, (x, _) in enumerate(batches):
+        device.time.now += len(x) / SPEED
+        if step == 5:
+            break
+    device.time.now += 30
+    report = batches.report()
+    assert (report["steps"], report["work"], report["training-seconds"]) == (6, 48, 24.0)
+    assert device.context.state.config_records["fedcore"]["after"] == 30.0
+
+
 def test_what_comes_after_training_is_left_time_for_in_the_next_order():
     device = Device(coreset_plan(7))
     first = device.batches()

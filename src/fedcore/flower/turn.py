@@ -88,9 +88,9 @@ class Turn:
         self.under_way = 0 if self.said.cut_short else samples
         return not self.said.cut_short
 
-    def note(self) -> None:
-        """The step that was under way, if there was one, is over."""
-        now, samples = self.clock.steady(), self.under_way
+    def note(self, most: float = math.inf) -> None:
+        """The step that was under way, if there was one, is over, after ``most`` seconds."""
+        now, samples = min(self.clock.steady(), self._asked + most), self.under_way
         seconds, self._asked, self.under_way = now - self._asked, now, 0
         if not samples:
             return
@@ -148,8 +148,8 @@ class Turn:
 
     def report(self) -> dict[str, int | float]:
         """Numbers of a MetricRecord: what the server learns from; no sample, label or index."""
-        if self.under_way:
-            self.note()
+        if self.under_way:  # the loop was left, and what came then was no training
+            self.note(self._longest or self._first[1] or math.inf)
         now = self.clock.steady()
         self.over(max(0.0, now - self._asked))
         self.said.handler_seconds = now - self._began
