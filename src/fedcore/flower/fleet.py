@@ -95,8 +95,8 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         if known:
             node.ways = [*node.ways, max(0.0, trip - said.training_seconds)][-KEPT:]
             back = trip - said.age - said.handler_seconds
-            # Ways are from 0 to the trip: what differs by more is a clock that was set.
-            was_set = node.backs and abs(back - node.backs[-1]) > trip
+            # Ways back are from 0 to the whole way: what differs by more is a clock that was set.
+            was_set = node.backs and abs(back - node.backs[-1]) > max(node.ways[-2:])
             node.backs = [*([] if was_set else node.backs), back][-KEPT:]
 
     def fade(self, client: ClientId) -> None:
