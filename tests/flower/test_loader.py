@@ -236,6 +236,17 @@ def test_workers_read_ahead_and_nothing_gets_mixed_up(workers):
     assert chosen(num_workers=workers) == chosen()
 
 
+@pytest.mark.parametrize(("deadline", "starts"), [(0.0, 0), (20.0, 1), (70.0, 2), (1000.0, 5)])
+def test_no_workers_are_started_when_time_is_up(monkeypatch, deadline, starts):
+    """Starting them takes longer than a batch, once for each of the epochs that are left."""
+    begun, begin = [], DataLoader.__iter__
+    monkeypatch.setattr(DataLoader, "__iter__", lambda self: begun.append(1) or begin(self))
+    device = Device(LocalPlan((Phase(5),), Way.FULL), deadline=deadline)
+    device.time.now = 1e-3
+    device.train(device.batches())
+    assert len(begun) == starts
+
+
 def plain(model, batches, optimiser):
     for x, y in batches:
         optimiser.zero_grad()

@@ -184,7 +184,7 @@ class on_time(Turn):  # noqa: N801, used like a function
 
         # The same workers and collate function for other batches; plain assignment is refused.
         loader.__dict__.update(batch_sampler=noted(), _iterator=None)
-        ready = iter(loader)
+        ready: Iterator[Any] = iter(loader) if self.go_on() else iter(())  # no workers when late
         while watching.out != steps and not self.said.cut_short and self.go_on():
             try:
                 batch = next(ready)
