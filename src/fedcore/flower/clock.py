@@ -58,8 +58,7 @@ class GridClock(Clock):
         self._config, self._most, self._bounded = dict(config or {}), most, bounded
         self._virtual = owner.options.clock == "virtual"
         self.now, self.notes, self.reason = 0.0, Notes(), ""  # why the deadline
-        self._stands = True  # time does, until somebody is out
-        self._began = self._heard = owner.monotonic()  # the latter: when a good answer came
+        self._began = self._heard = math.inf  # when somebody was out, a good answer came
         self._ready: deque[tuple[Job, LocalUpdate, RecordDict]] = deque()
         self._took, self._wanted = 0.0, 0  # seconds of the last pull; answers that end a round
         self._model: tuple[int, ArrayRecord] = (-1, ArrayRecord())
@@ -98,9 +97,8 @@ class GridClock(Clock):
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out; if nobody was out at the merge, time begins now."""
-        if jobs and self._stands:
+        if jobs and self._began == math.inf:
             self._began = self._heard = self.post.monotonic()
-            self._stands = False
         messages = [self._message(job) for job in jobs]
         letters = [Letter(job.assignment.client_id, job, self.patience) for job in jobs]
         for letter in self.post.push(messages, letters):
@@ -139,7 +137,7 @@ class GridClock(Clock):
             self._ready.clear()
             for letter in self.post.out.values():
                 letter.wanted = False
-        self._began, self.now, self._stands = self.post.monotonic(), 0.0, not len(self)
+        self._began, self.now = self.post.monotonic() if len(self) else math.inf, 0.0
         return late
 
     def decide(self, seen: Situation) -> Action:
@@ -177,12 +175,11 @@ class GridClock(Clock):
 
     def _draw(self, asked: Draw) -> Cohort:
         """Draw among those who are there and idle; where nobody is out, wait for them."""
-        least, began = self._owner.min_available_nodes, self.post.monotonic()
+        owner, least, began = self._owner, self._owner.min_available_nodes, self.post.monotonic()
         while True:
             self.fleet.meet(self.post.grid.get_nodes())
             online, liars = set(self.fleet.online), self.fleet.left_out(asked.version)
-            busy = self.post.busy()
-            free = online - busy - liars
+            free = online - (busy := self.post.busy()) - liars
             if asked.busy or (len(online) >= least and free):
                 break
             if len(online) >= least and online == liars:
@@ -196,8 +193,7 @@ class GridClock(Clock):
             log(INFO, "waiting for nodes: %d online, at least %d needed", len(online), least)
             self.post.sleep(LOOK)
             self.collect()
-        share = int(self._owner.fraction_train * len(online))
-        self._wanted = max(share, self._owner.min_train_nodes, 1)
+        self._wanted = max(int(owner.fraction_train * len(online)), owner.min_train_nodes, 1)
         most = math.ceil(self._options.over_selection * self._wanted) - len(asked.busy)
         count, rest = max(0, min(asked.count, most)), frozenset(self.fleet) - free
         return self._inner.draw(replace(asked, count=count, sizes=self.fleet.sizes(), busy=rest))

@@ -1,9 +1,8 @@
 """What the server learns of its nodes, their speed and the way to them."""
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from logging import WARNING
 from statistics import fmean, median, pstdev
 from typing import Any
@@ -144,12 +143,11 @@ class Fleet(Mapping[ClientId, ClientProfile]):
 
     def known_ways(self) -> list[float]:
         """Seconds of the way to who is online, which are known from trip 2 on."""
-        there = (self.nodes[client] for client in self.online)
-        return [node.way for node in there if len(node.ways) > 1]
+        return [one.way for c in self.online if len((one := self.nodes[c]).ways) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""
-        nodes = [dataclasses.asdict(node) for node in self.nodes]
+        nodes = [asdict(node) for node in self.nodes]
         return {"names": self.names, "nodes": nodes, "norms": self.norms, "rounds": self.rounds}
 
     def restore(self, saved: Mapping[str, Any]) -> None:

@@ -168,13 +168,11 @@ class on_time(Turn):  # noqa: N801, used like a function
                 watching = Watching(self._model, *specs)
                 with watching.watch():
                     yield from self._steps(self._loader.batch_sampler, watching)
-                # A sampler may draw some twice.
-                self.examples = max(self.examples, sum(map(len, watching.drawn)))
+                self.examples = max(self.examples, sum(map(len, watching.drawn)))  # some twice
         self.over()
 
     def _steps(self, batches: Any, watching: Watching) -> Iterator[Any]:
         """Hand out batches while there is time; a step lasts from one question to the next."""
-        device = next((p.device for p in self._model.parameters()), None)
         loader, steps, drawn = copy.copy(self._loader), length_hint(batches, -1), watching.drawn
 
         def noted() -> Iterator[Sequence[int]]:  # before a batch is read, by workers perhaps
@@ -193,8 +191,8 @@ class on_time(Turn):  # noqa: N801, used like a function
             self.under_way = len(drawn[watching.out])
             watching.out += 1
             yield batch
-            if device is not None and device.type == "cuda":
-                torch.cuda.synchronize(device)  # what is only queued has not been trained
+            if (first := next(self._model.parameters(), None)) is not None and first.is_cuda:
+                torch.cuda.synchronize(first.device)  # what is only queued has not been trained
         self.note()
 
     def _choose(self, number: int, phase: Phase, watching: Watching) -> list[list[int]]:
@@ -220,8 +218,7 @@ class on_time(Turn):  # noqa: N801, used like a function
         self.chosen(len(samples.indices), samples.gradient_error, samples.fell_back)
         size = self._loader.batch_size or max(map(len, batches))
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
-        pairs = zip(tape.index, tape.coefficient, strict=True)
-        rows = [row[weights > 0].tolist() for row, weights in pairs]
+        rows = [row[on].tolist() for row, on in zip(tape.index, tape.coefficient > 0, strict=True)]
         least = min(2, *map(len, batches))  # BatchNorm takes no single sample; nor need the loop
         return [row for row in rows if len(row) >= least] or rows
 

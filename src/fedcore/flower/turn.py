@@ -209,8 +209,7 @@ def deadline_mod(
     records: list[Any] = [*reply.content.metric_records.values()] if reply.has_content() else []
     if order is not None and len(records) == 1:
         (metrics,), told, took = records, order.assignment, WALL.steady() - began
-        said = metrics.get(wire.EXAMPLES, 0)
-        examples = said if isinstance(said, int) else 0
+        examples = said if isinstance(said := metrics.get(wire.EXAMPLES), int) else 0
         # Whose own code says nothing of its work is believed to have done what it was told.
         work = told.plan.work(examples)
         guess = wire.Report(order.ticket, told.base_version, min(1, work), work, took)

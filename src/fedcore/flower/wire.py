@@ -3,11 +3,10 @@
 An order is JSON in a ConfigRecord, a report a MetricRecord; what does not fit is a ``BadMessage``.
 """
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -75,7 +74,7 @@ class Report:
 def order_text(order: Order) -> str:
     """An order as it travels."""
     plain = replace(order, assignment=replace(order.assignment, shift=None))
-    return json.dumps({"format": FORMAT, **dataclasses.asdict(plain)}, allow_nan=False)
+    return json.dumps({"format": FORMAT, **asdict(plain)}, allow_nan=False)
 
 
 def read_order(text: Any) -> Order:
@@ -98,7 +97,7 @@ def read_order(text: Any) -> Order:
 
 def report_metrics(report: Report, examples: int) -> dict[str, int | float]:
     """A report as the numbers of a MetricRecord."""
-    named = {name.replace("_", "-"): v for name, v in dataclasses.asdict(report).items()}
+    named = {name.replace("_", "-"): v for name, v in asdict(report).items()}
     return {EXAMPLES: examples, **named}
 
 
