@@ -250,6 +250,16 @@ def test_who_differs_is_named(inputs, kind):
         check_alike("client 3", inputs, "client 0", torch.zeros(9, 2))
 
 
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (1, 1), (4, 2), (0, 2)])
+def test_arrays_that_run_backwards_are_copied_also_where_they_hold_one_row_or_column(shape):
+    own = np.arange(float(np.prod(shape))).reshape(shape)
+    for backwards in (own[::-1], own[:, ::-1], own[::-1, ::-1]):
+        np.testing.assert_array_equal(as_tensor("x", backwards).numpy(), backwards)
+        assert as_samples(
+            "client 0", (backwards, Y[: len(own)][::-1]), torch.float32
+        ).x.is_contiguous()
+
+
 def test_an_array_that_may_not_be_written_is_left_alone():
     array = np.arange(4)
     array.flags.writeable = False

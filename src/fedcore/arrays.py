@@ -47,6 +47,8 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
         kind = np.dtype(np.int64)
     elif kind.kind == "f" and kind.itemsize > 8:
         kind = np.dtype(np.float64)
+    if min(array.strides, default=0) < 0:  # backwards, which torch refuses of a single row, too
+        array = array.copy()
     # A tensor shares an array's memory, so an array that may not be written is copied.
     return torch.from_numpy(np.require(array, dtype=kind, requirements=["C", "W"]))
 

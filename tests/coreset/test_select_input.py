@@ -27,6 +27,13 @@ def test_gradients_that_are_no_matrix_of_numbers(gradients, sentence):
         select_coreset(gradients, 2)
 
 
+def test_a_single_column_may_run_backwards():
+    column = points(dimension=1)
+    one, other = select_coreset(column[:, ::-1], 4), select_coreset(column, 4)
+    assert one.indices.tolist() == other.indices.tolist()
+    assert select_coreset(column[:1][::-1], 1).indices.tolist() == [0]
+
+
 @pytest.mark.parametrize("selector", [3, None, ["kmedoids"], 1.5])
 def test_a_selector_is_named(selector):
     with pytest.raises(BadOption, match="selector must be a name or the path"):

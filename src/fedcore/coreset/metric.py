@@ -51,7 +51,8 @@ def as_rows(values: Array, name: str) -> Tensor:
     else:  # which may have strides, or a kind that torch does not know
         kind = np.float64 if values.dtype.itemsize > 4 else np.float32
         array = np.ascontiguousarray(values, kind)
-        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+        usable = array.flags.writeable and min(array.strides, default=0) >= 0
+        tensor = torch.from_numpy(array if usable else array.copy())
     if tensor.ndim != 2:
         got = f"got shape {tuple(tensor.shape)}"
         raise ValueError(f"{name} must be a matrix with one row a sample, {got}")
@@ -61,10 +62,9 @@ def as_rows(values: Array, name: str) -> Tensor:
         return rows
     # The least and the largest are NaN if any number is: one pass, a tenth of asking each of them.
     low, high = (float(end) for end in torch.aminmax(rows))
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not math.isfinite(largest := max(-low, high)):
         bad = int((~torch.isfinite(rows)).any(dim=1).nonzero()[0])
         raise NotFinite(f"{name} must be finite float32 numbers, but row {bad} is not")
-    largest = max(-low, high)
     more = tensor.dtype in (torch.float64, torch.int64, torch.int32) and _far_from_zero(rows)
     lost = more and not torch.equal(rows.double(), tensor.double())
     fits = SMALLEST <= largest <= LARGEST and not lost
