@@ -165,7 +165,13 @@ def _raw(dataset: Any, batch_size: int, dtype: torch.dtype, *, classes: bool) ->
         # With a generator of its own the loader draws nothing from the caller's.
         dataset = DataLoader(dataset, batch_size=batch_size, generator=torch.Generator())
     with blaming(f"dataset (a {type(dataset).__name__})"):
-        yield from dataset
+        yield from (as_collated(batch, getattr(dataset, "collate_fn", None)) for batch in dataset)
+
+
+def as_collated(batch: Any, collate: Any) -> Any:
+    """A batch with several inputs as a tuple: torch's own collate function makes a list of them."""
+    usual = collate is torch.utils.data.default_collate and isinstance(batch, list)
+    return [tuple(batch[0]), *batch[1:]] if usual and isinstance(batch[0], list) else batch
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

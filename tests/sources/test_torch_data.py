@@ -419,3 +419,29 @@ def test_a_stream_goes_where_the_model_is(by_batch):
     inputs, labels = client.take(torch.tensor([3, 4]))
     assert (inputs.device.type, labels.device.type) == ("meta", "meta")
     assert client.take(torch.tensor([], dtype=torch.int64))[0].shape == (0, 4)
+
+
+class Halves(nn.Module):
+    """A model of two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, left, right):
+        return self.head(torch.cat([left, right], dim=1))
+
+
+@pytest.mark.parametrize("wrap", [list, DataLoader], ids=["dataset", "loader"])
+def test_several_inputs_of_a_sample_may_be_a_tuple_as_in_arrays(wrap):
+    """Of which torch's own collate function makes a list."""
+    arrays = [((x[:, :2], x[:, 2:]), y) for x, y in pairs()]
+    samples = [[((x[:2], x[2:]), y) for x, y in zip(*own, strict=True)] for own in pairs()]
+    given = [Counted([s[0] for s in own], [s[1] for s in own]) for own in samples]
+    given = given if wrap is list else [DataLoader(one, batch_size=7) for one in given]
+    known = fedcore.simulate(arrays, Halves(), test=arrays[0], strategy="fedcore", **QUICK)
+    found = fedcore.simulate(given, Halves(), test=given[0], strategy="fedcore", **QUICK)
+    assert same(known, found)
+    one, other = (fedcore.coreset_for(Halves(), own[0], 5) for own in (arrays, given))
+    assert one.indices.tolist() == other.indices.tolist()

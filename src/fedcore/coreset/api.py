@@ -94,9 +94,8 @@ def _space(gradients: Any) -> Metric:
     """The space that ``gradients`` span: a row a sample, a number a sample, or a space already."""
     if isinstance(gradients, Euclidean | OuterProduct):
         space: Metric = gradients
-    else:
-        plain = type(gradients) is np.ndarray  # a space knows best what to make of it
-        rows = gradients if plain else as_tensor("gradients", gradients)
+    else:  # a space knows best what to make of an array
+        rows = gradients if type(gradients) is np.ndarray else as_tensor("gradients", gradients)
         try:
             space = Euclidean(rows[:, None] if rows.ndim == 1 else rows)
         except ValueError as error:
@@ -174,17 +173,15 @@ def coreset_for(
     if proxy == STATIC:
         rows, labels = joined(batches(dataset, size, classes=terms.loss is None))
         rows = rows if isinstance(rows, Tensor) else rows.flat()
-        options = {**_classes(labels), **options}
-        return select_coreset(rows.reshape(len(rows), -1), budget, **options)
+        return select_coreset(rows.reshape(len(rows), -1), budget, **_classes(labels) | options)
     if not isinstance(model, nn.Module):
         raise BadOption(f"model must be an nn.Module, got {model!r}")
     task = Task(model, head, terms)
     with naming(model), torch.inference_mode(False), _evaluating(model) as state:
         weight = task.head_weight(state).detach()
-        seen, labels_seen = _pass(task, state, dataset, size)
+        seen, labels = _pass(task, state, dataset, size)
     space = proxies.space_of(proxy, seen, weight, bias=task.head_has_bias)
-    options = {**_classes(labels_seen), "losses": seen.losses, **options}
-    return select_coreset(space, budget, **options)
+    return select_coreset(space, budget, **_classes(labels) | {"losses": seen.losses} | options)
 
 
 def _classes(targets: Tensor) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from fedcore.arrays import as_labels, as_samples
+from fedcore.arrays import as_collated, as_labels, as_samples
 from fedcore.bundle import parts_of
 from fedcore.compiled import say_once
 from fedcore.errors import BadData, BadOption, blaming, failed
@@ -221,7 +221,8 @@ def _read(owner: str, dataset: Any, rows: list[int], collate: Callable[[Any], An
         with _reading, torch.random.fork_rng(devices=[]):
             # What augmentation draws follows from the batch, on whichever thread it is read.
             torch.default_generator.manual_seed(crc32(f"{owner}, {rows[0]}".encode()))
-            batch = collate(many(rows) if many else [dataset[row] for row in rows])
+            samples = many(rows) if many else [dataset[row] for row in rows]
+            batch = as_collated(collate(samples), collate)
     except Exception as error:
         pad = "; give a DataLoader whose collate_fn pads them" if "equal size" in str(error) else ""
         raise failed(f"reading {owner} (a {type(dataset).__name__})", error, pad) from error

@@ -98,8 +98,7 @@ def _around(layout: Layout, chosen: Places, distance: Floats, order: Ranked, num
     candidates = chosen.copy()
     candidates[order.places[rank <= BEST]] = True
     left = max(1, number - int(candidates.sum()))
-    weight = np.where(candidates, 0.0, layout.weights * distance.astype(np.float64))
-    sums = np.cumsum(weight)
+    sums = np.cumsum(np.where(candidates, 0.0, layout.weights * distance.astype(np.float64)))
     steps = (np.arange(left) + 0.5) * (sums[-1] / left)
     candidates[np.minimum(np.searchsorted(sums, steps), len(layout) - 1)] = True
     return candidates

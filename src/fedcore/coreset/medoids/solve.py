@@ -182,8 +182,7 @@ def _start(
         return np.arange(k)
     wanted = [np.arange(len(points.first))]
     if start is not None:
-        given = torch.as_tensor(start).to(torch.int64).cpu().numpy()
-        wanted.insert(0, points.group[given])
+        wanted.insert(0, points.group[torch.as_tensor(start).to(torch.int64).cpu().numpy()])
     if classes is not None:
         wanted.insert(0, np.unique(classes, return_index=True)[1])
     merged = np.concatenate(wanted)
