@@ -16,8 +16,11 @@ from itertools import product
 from pathlib import Path
 
 from fedcore.cli.main import main
+from fedcore.cli.options import TABLES, experiment_from
 from fedcore.cli.reproduce import in_a_sentence
+from fedcore.config import PANELS, option_fields
 from fedcore.datasets import synthetic
+from fedcore.errors import BadOption
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FAST = ["--rounds", "2", "--epochs", "2", "--clients-per-round", "3", "--data", "clients=6"]
@@ -273,6 +276,22 @@ def test_version_list_and_help():
         assert "Example" in text
         assert "--below-one-pass" in text
     assert "fedcore compare --out" in fedcore("--help").stdout
+
+
+def test_a_file_may_hold_what_the_help_of_it_says(tmp_path):
+    """All tables of options but the first, of which it has --data and --method."""
+    text = " ".join(fedcore("compare", "--help").stdout.replace("│", " ").split())
+    assert "TOML file of data, method and all options from 'Job' on;" in text
+    assert (PANELS[0], set(TABLES)) == ("Job", {"data", "method"})
+    path = tmp_path / "job.toml"
+    path.write_text("rounds = 3\n[data]\nclients = 5\n[method]\nbuffer = 2\n")
+    found = experiment_from({}, path)
+    assert (found.rounds, found.data, found.method) == (3, {"clients": 5}, {"buffer": 2})
+    for name in ("out", "resume", "plots", "csv"):
+        assert name not in option_fields()
+        path.write_text(f"{name} = true\n")
+        with pytest.raises(BadOption, match=f"no option named '{name}'"):
+            experiment_from({}, path)
 
 
 @pytest.mark.parametrize("kept", [4, 5])  # torn in the first, or in the second round of a run

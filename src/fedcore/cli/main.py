@@ -41,7 +41,7 @@ app = typer.Typer(
 
 app.add_typer(data_app, name="data")
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of jobs.")]
-_file = "TOML file with any of these options; the command line wins."
+_file = "TOML file of data, method and all options from 'Job' on; the command line wins."
 Config = Annotated[Path | None, typer.Option("--config", help=_file)]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw pictures into --out.")]
 
