@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,22 @@ def test_a_model_that_is_loaded_is_the_one_that_was_measured(tmp_path, monkeypat
     next((tmp_path / "job").glob("model-fedavg-30*")).unlink()
     with pytest.raises(BadRecord, match="cannot be read"):
         list(evaluate(tmp_path, None))
+
+
+def test_of_several_step_sizes_each_model_is_told_apart(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from fedcore.cli.main import main
+
+    rates = {"learning_rate": 0.1, "learning_rates": (0.1, 0.01), "strategies": ("fedavg",)}
+    run_grid(replace(SMALL, **rates, stragglers=(30.0,)), tmp_path)
+    monkeypatch.setattr("sys.argv", ["fedcore", "evaluate", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0].split("seed 0")[1] for line in lines] == [
+        ", step size 0.1",
+        ", step size 0.01",
+    ]
 
 
 def test_a_model_that_was_trained_on_a_gpu_or_a_cluster_is_measured_where_there_is_none(

@@ -236,6 +236,7 @@ def evaluate(
         if score is not None and score.accuracy is not None:
             accuracy = f"accuracy {100 * score.accuracy:.2f} %"
         at = f"{run.stragglers:g} % stragglers, seed {run.seed}"
+        at += "" if run.learning_rate is None else f", step size {run.learning_rate:g}"
         typer.echo(f"{run.benchmark}, {run.strategy}, {at}: {accuracy}")
 
 

@@ -135,8 +135,7 @@ class Search:
     def __init__(self, layout: Layout, lists: Lists, chosen: Places, best: Best) -> None:
         self.layout, self.lists, self._best = layout, lists, best
         self.state = new_state(chosen.copy(), layout.weights, layout.far)
-        nothing = np.zeros_like(lists.exact)
-        self._listed_by = moves.who_lists(lists, nothing, lists.exact)
+        self._listed_by = moves.who_lists(lists, np.zeros_like(lists.exact), lists.exact)
         settle(lists, self.state)
 
     def _reverse(self) -> Tables:
