@@ -259,6 +259,17 @@ def test_overwriting_leaves_the_users_own_files_in_the_folder(tmp_path, always_c
     assert left == {"experiment.json", "notes.txt", "plots", "plots/mine.png"}
 
 
+def test_overwriting_takes_what_was_made_of_the_rounds_and_who_trained_them(tmp_path):
+    """A table of the job before, beside the rounds of this one, would be taken for theirs."""
+    finished(tmp_path).finish()
+    for name in ("rounds.csv", "provenance.jsonl"):
+        (tmp_path / name).write_text("of the job before")
+    resume(tmp_path)
+    assert (tmp_path / "rounds.csv").exists()
+    create(tmp_path, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [EXPERIMENT]
+
+
 def test_a_link_to_a_folder_is_the_folder(tmp_path):
     real, link = tmp_path / "real", tmp_path / "link"
     link.symlink_to(real)

@@ -100,7 +100,8 @@ class OutputFolder:
             self.path = Path(os.path.realpath(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
             models = [path.name for path in self.path.glob("model-*-seed-*.safetensors")]
-            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, OLD, PAGE, *PICTURES, *models):
+            more = ("rounds.csv", "provenance.jsonl", *PICTURES, *models)
+            for name in (ROUNDS, EVENTS, SUMMARY, CHECKPOINT, OLD, PAGE, *more):
                 (self.path / name).unlink(missing_ok=True)
             for name in (ROUNDS, EVENTS, SUMMARY, EXPERIMENT, CHECKPOINT):
                 partial_of(self.path / name).unlink(missing_ok=True)
@@ -157,8 +158,7 @@ class OutputFolder:
         return content
 
     def _rewrite(self) -> None:
-        known = (to_row(run, record) for run, records in self.runs.items() for record in records)
-        text, self._check = to_lines(known)
+        text, self._check = to_lines(to_row(run, r) for run, own in self.runs.items() for r in own)
         _write(self.path / ROUNDS, text)
         with suppress(FileNotFoundError):  # of versions before 0.4
             text = (self.path / EVENTS).read_text("utf-8", errors="replace")
