@@ -24,7 +24,9 @@ def clock_over(nodes, most=3600.0, bounded=True, **options):
     grid = InProcessGrid(Time(), nodes)
     owner = FedCore(local_epochs=2, grace=3.0, deadline=20.0, **options)
     owner.monotonic, owner.sleep = grid.time.monotonic, grid.time.sleep
-    clock: Clock = GridClock(grid, Fleet(8), owner, ConfigRecord({"lr": 0.1}), most, bounded)
+    fleet = Fleet(8)
+    fleet.meet(grid.get_nodes())
+    clock: Clock = GridClock(grid, fleet, owner, ConfigRecord({"lr": 0.1}), most, bounded)
     clock.set_deadline()
     return clock, grid
 

@@ -558,6 +558,28 @@ def test_bad_options_are_refused_before_anything_starts(options):
         FedCore(**{"deadline": 20.0} | options)
 
 
+@pytest.mark.parametrize("name", ["configure_train", "aggregate_train", "aggregate_evaluate"])
+def test_a_method_of_a_subclass_that_would_never_be_called_is_refused(name):
+    with pytest.raises(FedCoreError, match=f"Mine.{name} would never be called; leave it out"):
+        type("Mine", (FedCore,), {name: lambda self, *args: None})
+
+
+def test_a_subclass_may_choose_who_evaluates_and_say_more():
+    class Mine(FedCore):
+        def configure_evaluate(self, *args):
+            return list(super().configure_evaluate(*args))[:1]
+
+        def summary(self):
+            pass
+
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    strategy = Mine(deadline=20.0)
+    strategy.monotonic, strategy.sleep = grid.time.monotonic, grid.time.sleep
+    result = strategy.start(grid, ArrayRecord(START), 1)
+    assert result.evaluate_metrics_clientapp[1]["acc"] == 0.5
+    assert len(grid.sent) == 3
+
+
 def test_arguments_of_fedavg_come_first():
     strategy = FedCore(0.5, 0.25, 3, 4, 5, deadline=7.0)
     assert (strategy.fraction_train, strategy.fraction_evaluate) == (0.5, 0.25)

@@ -66,7 +66,6 @@ class GridClock(Clock):
         observe = self._inner.observe
         of_all = observe and (lambda memory, update, _: observe(memory, update, fleet.sizes()))
         self.sampler = Sampler(self._draw, of_all)
-        fleet.meet(grid.get_nodes())
 
     def set_deadline(self) -> None:
         """Decide what the next round may last."""

@@ -70,9 +70,8 @@ class Post:
             self._pulled = now
             found = {k: None for k, one in self.out.items() if one.sent + TTL * one.limit <= now}
         letters = [self.out.pop(key) for key in found]
-        for letter, answer in zip(letters, found.values(), strict=True):
-            letter.answer, letter.timely = answer, timely
-            letter.trip = self.monotonic() - letter.sent
+        for one, answer in zip(letters, found.values(), strict=True):
+            one.answer, one.timely, one.trip = answer, timely, self.monotonic() - one.sent
         return letters
 
     def _collect(self, ids: Sequence[str]) -> dict[str, Message | None]:

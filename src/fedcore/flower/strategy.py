@@ -137,6 +137,10 @@ class FedCore(FedAvg):
     monotonic: Callable[[], float] = staticmethod(time.monotonic)
     sleep: Callable[[float], None] = staticmethod(time.sleep)
 
+    def __init_subclass__(cls) -> None:
+        if odd := {"configure_train", "aggregate_train", "aggregate_evaluate"} & vars(cls).keys():
+            raise FedCoreError(f"{cls.__name__}.{min(odd)} would never be called; leave it out")
+
     def __init__(self, *args: Any, **options: Any) -> None:
         known = plugins.taken(FedAvg.__init__, options)
         theirs = inspect.signature(FedAvg).bind_partial(*args, **known)

@@ -82,8 +82,7 @@ def read_order(text: Any) -> Order:
     try:
         told = json.loads(text)
         if told.pop("format", None) != FORMAT:
-            what = f"the order is not of format {FORMAT}"
-            raise BadMessage(f"{what}; server and client need one FedCore version")
+            raise BadMessage(f"its format is not {FORMAT}; use one FedCore version on all sides")
         order: Order = _made(Order, told)
         compression.read("compress", order.compress)
         for phase in checked(order.assignment.plan).phases:
@@ -97,8 +96,7 @@ def read_order(text: Any) -> Order:
 
 def report_metrics(report: Report, examples: int) -> dict[str, int | float]:
     """A report as the numbers of a MetricRecord."""
-    named = {name.replace("_", "-"): v for name, v in asdict(report).items()}
-    return {EXAMPLES: examples, **named}
+    return {EXAMPLES: examples, **{n.replace("_", "-"): v for n, v in asdict(report).items()}}
 
 
 def read_report(metrics: Mapping[str, Any]) -> tuple[Report, int]:
