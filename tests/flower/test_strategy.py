@@ -580,6 +580,17 @@ def test_a_subclass_may_choose_who_evaluates_and_say_more():
     assert len(grid.sent) == 3
 
 
+@pytest.mark.parametrize(
+    ("deadline", "seconds"), [(5.0, 15), (50.0, 150), (100.0, 180), ("auto", 180)]
+)
+def test_how_long_an_evaluation_is_waited_for_is_what_the_page_says(deadline, seconds):
+    """Three times the two seconds of the round: a minute at least, the deadline at most."""
+    trains = adding(1.0)
+    nodes = dict.fromkeys((7, 8), lambda order, *rest: trains(order, *rest) if order else None)
+    _, grid = run(nodes, 1, deadline=deadline, fraction_evaluate=1.0)
+    assert grid.time.now == pytest.approx(1000 + 2 + seconds, abs=0.5)
+
+
 def test_arguments_of_fedavg_come_first():
     strategy = FedCore(0.5, 0.25, 3, 4, 5, deadline=7.0)
     assert (strategy.fraction_train, strategy.fraction_evaluate) == (0.5, 0.25)
