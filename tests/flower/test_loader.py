@@ -247,6 +247,17 @@ def test_no_workers_are_started_when_time_is_up(monkeypatch, deadline, starts):
     assert len(begun) == starts
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("coreset", [True, False])
+def test_a_loop_that_needs_full_batches_gets_no_others(coreset, drop_last):
+    """Of a coreset of 30 and a draw of 94 six are left over, which a loader would drop as well."""
+    drawn = LocalPlan((Phase(1), Phase(1, CoresetSpec(90, "uniform-plain", "none"))), Way.PARTIAL)
+    device = Device(coreset_plan(7) if coreset else drawn, drop_last=drop_last, deadline=97.0)
+    sizes = Counter(map(len, device.train(device.batches())))
+    assert (set(sizes) == {8}) is drop_last
+    assert sizes[8] >= 12 + (3 * 3 if coreset else 11)
+
+
 def plain(model, batches, optimiser):
     for x, y in batches:
         optimiser.zero_grad()

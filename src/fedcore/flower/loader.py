@@ -219,7 +219,8 @@ class on_time(Turn):  # noqa: N801, used like a function
         size = self._loader.batch_size or max(map(len, batches))
         tape = phase_schedule(told, number, replace(samples, indices=own[samples.indices]), size)
         rows = [row[on].tolist() for row, on in zip(tape.index, tape.coefficient > 0, strict=True)]
-        least = min(2, *map(len, batches))  # BatchNorm takes no single sample; nor need the loop
+        # BatchNorm takes no single sample, nor need the loop; with drop_last none but full batches.
+        least = min(size if self._loader.drop_last else 2, *map(len, batches))
         return [row for row in rows if len(row) >= least] or rows
 
 

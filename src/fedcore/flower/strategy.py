@@ -87,8 +87,7 @@ class Options:
         """The same as options of the simulator, whose builders make what they name."""
         given = {name: getattr(self, name) for name in SHARED} | {"clients_per_round": clients}
         given |= {"deadline": self.deadline} if isinstance(self.deadline, str) else {}
-        given |= {"epochs": self.local_epochs, "compress": self.compress}
-        given["method"] = dict(self.method)
+        given |= {"epochs": self.local_epochs, "compress": self.compress, "method": {**self.method}}
         for key in self.method.keys() & Experiment.__dataclass_fields__.keys():
             given[key] = given["method"].pop(key)
         return resolve(given, lambda benchmark, preset: {})
