@@ -50,13 +50,15 @@ def test_the_gradient_error_is_that_of_the_long_vectors(bias):
     assert gradient_error(space, indices, weights) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_sum_of_all_points_makes_no_copy_of_them():
+@pytest.mark.parametrize("axis", [0, 1], ids=["a sum of all", "lengths of all"])
+def test_no_copy_is_made_of_all_points(axis):
     """In doubles it would be twice as large as they are."""
     points = torch.randn(3000, 700)
     space = Euclidean(points)
     with torch.autograd.profiler.profile(profile_memory=True) as seen:
-        total = weighted_sum(space, slice(None))
-    assert torch.allclose(total, points.double().sum(0), rtol=1e-12, atol=1e-9)
+        total = squared_norms(space) if axis else weighted_sum(space, slice(None))
+    numbers = points.double().square() if axis else points.double()
+    assert torch.allclose(total, numbers.sum(axis), rtol=1e-12, atol=1e-9)
     assert max(event.self_cpu_memory_usage for event in seen.function_events) < points.nbytes
 
 

@@ -190,8 +190,12 @@ def inner(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tenso
 
 
 def squared_norms(space: Metric) -> Tensor:
-    """||g_j||² for every sample, in float64."""
-    first, *rest = (factor.double().square().sum(dim=1) for factor in space.factors)
+    """||g_j||² for every sample, in float64; in pieces, which take no memory for doubles of all."""
+    found = []
+    for factor in space.factors:
+        parts = torch.split(factor, 1 + PIECE // max(1, factor.shape[1]))
+        found.append(torch.cat([part.double().square().sum(dim=1) for part in parts]))
+    first, *rest = found
     return first * (rest[0] + float(space.bias)) if rest else first
 
 
@@ -227,10 +231,8 @@ def gradient_error(space: Metric, indices: Tensor, weights: Tensor) -> float:
     everything = weighted_sum(space, slice(None))
     gap = float((everything - weighted_sum(space, indices, weights)).norm())
     whole = float(everything.norm())
-    lengths = [torch.linalg.vector_norm(f, dim=1).double() for f in space.factors]
-    if len(lengths) == 2:
-        lengths[0] *= (lengths[1].square() + float(space.bias)).sqrt()
-    return relative(gap, whole, float(lengths[0].sum()) / max(1, len(space)), len(space))
+    lengths = squared_norms(space).sqrt()
+    return relative(gap, whole, float(lengths.sum()) / max(1, len(space)), len(space))
 
 
 def relative(gap: float, whole: float, length: float, count: int) -> float:

@@ -64,14 +64,13 @@ def solve(
         end = time.monotonic() + seconds
         over = lambda: time.monotonic() >= end  # noqa: E731
     metric = space if isinstance(space, Metric) else Euclidean(space)
-    count = len(metric)
     classes = None if labels is None else torch.as_tensor(labels).cpu().numpy()
     single = metric.single()
     factors = [factor.cpu().numpy() for factor in single.factors]
     points = distinct(factors, seed, classes)
     if k >= len(points.first):
         # There are no more than k different points: each is chosen, then second copies.
-        others = np.setdiff1d(np.arange(count), points.first)
+        others = np.setdiff1d(np.arange(len(metric)), points.first)
         indices = np.sort(np.append(points.first, others[: k - len(points.first)]))
         return Medoids(indices, _assignment(points, indices, points.first), "exact")
     classes = None if classes is None else classes[points.first]

@@ -24,8 +24,7 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     for rows in blocks(len(space), len(space)):  # n² distances, a block at a time
         reach = distances(space, rows, slice(None)).double()
         gains[rows] = (gap[None, :] - reach).clamp(min=0).sum(dim=1)
-    heap = [(-gain, index) for index, gain in enumerate(gains.tolist())]
-    heapq.heapify(heap)
+    heap = sorted((-gain, index) for index, gain in enumerate(gains.tolist()))
     chosen: list[int] = []
     while len(chosen) < budget:
         _, index = heapq.heappop(heap)
