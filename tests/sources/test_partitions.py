@@ -1,6 +1,7 @@
 """Who holds which samples: exact where the rule is, in the mean where it draws."""
 
 import sys
+import time
 import types
 
 import numpy as np
@@ -206,3 +207,20 @@ def test_inputs_of_several_parts_and_datasets_are_dealt_out_anew():
         taken = [column(own.take(slice(None))[0]) for own in dataset.clients.values()]
         assert len(taken) == 3
         assert sorted(torch.cat(taken).flatten().tolist()) == list(range(10))
+
+
+def test_a_million_owners_do_not_cost_the_square_of_their_number():
+    def seconds(count):
+        times = []
+        for _ in range(2):
+            begun = time.process_time()
+            partition(np.arange(count), how="by")
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    # 32 times as many samples, each with an owner of its own: the product is 1,024 times as large.
+    assert seconds(160_000) < 100 * seconds(5_000)
+
+
+def test_nobody_has_anything_of_no_samples():
+    assert [len(part) for part in partition([], 3, least=0)] == [0, 0, 0]

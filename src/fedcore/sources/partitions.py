@@ -61,8 +61,7 @@ def partition(
     one_of(*WAYS)("how", how)
     fewest = whole_number("least", least, 0)
     if how == "by":
-        owner = _owners(labels)
-        return _checked([np.flatnonzero(owner == n) for n in range(owner.max() + 1)], fewest)
+        return _checked(_places(_owners(labels)), fewest)
     given = as_tensor("labels", labels, NUMBER_THEM)
     numbered = how == "iid" and given.ndim  # it goes by no label, so targets of any shape do
     classes = as_labels("labels", torch.arange(len(given)) if numbered else given).numpy()
@@ -81,7 +80,8 @@ def partition(
         parts = [np.concatenate([slices[one] for one in own]) for own in dealt]
     else:
         above_zero("alpha", alpha := convert("alpha", alpha, float))
-        drawn = (_dirichlet(classes, count, alpha, draw) for _ in range(TRIES))
+        own = _places(np.unique(classes, return_inverse=True)[1])
+        drawn = (_dirichlet(own, count, alpha, draw) for _ in range(TRIES))
         parts = next((one for one in drawn if min(map(len, one)) >= fewest), [])
         if not parts:
             what = f"no draw of {TRIES} gave {count} clients {fewest} samples or more each"
@@ -148,10 +148,14 @@ def dealt(dataset: FederatedDataset, rules: dict[str, Any]) -> FederatedDataset:
     return replace(dataset, clients=clients, sizes=())
 
 
-def _dirichlet(classes: NDArray[np.int64], count: int, alpha: float, draw: Generator) -> Parts:
+def _places(numbers: NDArray[np.int64]) -> Parts:
+    """Where each number from 0 on stands; by sorting once, for there may be a million of them."""
+    return np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
+
+
+def _dirichlet(classes: Parts, count: int, alpha: float, draw: Generator) -> Parts:
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
-    for label in np.unique(classes):
-        own = draw.permutation(np.flatnonzero(classes == label))
+    for own in map(draw.permutation, classes):
         ends = np.rint(np.cumsum(draw.dirichlet(np.full(count, alpha))) * len(own)).astype(int)
         for part, piece in zip(parts, np.split(own, ends[:-1]), strict=True):
             part.append(piece)
