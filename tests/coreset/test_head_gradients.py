@@ -1,7 +1,10 @@
+import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from fedcore import coreset_for
+from fedcore.coreset import proxies
 from fedcore.coreset.proxies import head_gradients
 from fedcore.task import Task
 
@@ -39,3 +42,18 @@ def test_nothing_before_the_last_layer_is_differentiated():
         Task(model), Task(model).initial_params(), [(torch.randn(3, 4), torch.zeros(3).long())]
     )
     assert differentiated == [False]
+
+
+@pytest.mark.parametrize("proxy", ["last-layer-input", "logits", "last-layer"])
+def test_what_enters_the_last_layer_is_kept_for_the_one_proxy_that_looks_at_it(proxy, monkeypatch):
+    """Of a large network, over all samples, it can be more than the data."""
+    original, widths = proxies.space_of, []
+
+    def space_of(name, seen, weight, *, bias):
+        widths.append(seen.inputs.shape[1])
+        return original(name, seen, weight, bias=bias)
+
+    monkeypatch.setattr(proxies, "space_of", space_of)
+    found = coreset_for(network(), (torch.randn(20, 4), torch.arange(20) % 3), 5, proxy=proxy)
+    assert found.weights.sum() == 20
+    assert widths == [6 if proxy == "last-layer" else 0]

@@ -20,7 +20,7 @@ from fedcore.coreset import proxies
 from fedcore.coreset.build import build_coreset, module_of, selector_of
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, OuterProduct
-from fedcore.coreset.proxies import LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients
+from fedcore.coreset.proxies import LAST_LAYER, LAST_LAYER_INPUT, PROXIES, STATIC, HeadGradients
 from fedcore.errors import BadData, BadOption
 from fedcore.losses import CROSS_ENTROPY, loss_of
 from fedcore.task import Loss, Task, Terms, naming, outputs_of
@@ -29,6 +29,7 @@ from fedcore.types import Coreset, Params
 from fedcore.values import number_of, one_of, time_limit, whole_number
 
 Gradients = Tensor | NDArray[Any] | Metric
+Seen = tuple[HeadGradients, Tensor]
 
 
 @one_thread_each()
@@ -179,7 +180,7 @@ def coreset_for(
     task = Task(model, head, terms)
     with naming(model), torch.inference_mode(False), _evaluating(model) as state:
         weight = task.head_weight(state).detach()
-        seen, labels = _pass(task, state, dataset, size)
+        seen, labels = _pass(task, state, dataset, size, proxy == LAST_LAYER)
     space = proxies.space_of(proxy, seen, weight, bias=task.head_has_bias)
     return select_coreset(space, budget, **_classes(labels) | {"losses": seen.losses} | options)
 
@@ -203,8 +204,8 @@ def _evaluating(model: nn.Module) -> Iterator[Params]:
             module.training = training
 
 
-def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradients, Tensor]:
-    """Gradients of all samples at the last layer, and their labels."""
+def _pass(task: Task, state: Params, dataset: Any, size: int, keep: bool) -> Seen:
+    """Gradients of all samples at the last layer, to ``keep`` with its inputs; and their labels."""
     first = next(value for value in task.model.parameters() if value.is_floating_point())
     labels: list[Tensor] = []
 
@@ -222,9 +223,9 @@ def _pass(task: Task, state: Params, dataset: Any, size: int) -> tuple[HeadGradi
             labels.append(y)
             yield inputs, y.to(first.device)
 
-    seen, own = proxies.head_gradients(task, state, moved()), torch.cat(labels)
+    seen = proxies.head_gradients(task, state, moved(), keep=keep)
     finite = torch.isfinite(seen.residuals).all(dim=1)
     if not bool(finite.all()):
         bad = f"but its gradient of sample {int((~finite).nonzero()[0])} is not"
         raise BadData(f"model must give finite scores, {bad}; see whether its training diverged")
-    return seen, own
+    return seen, torch.cat(labels)

@@ -52,9 +52,9 @@ class HeadGradients(NamedTuple):
 
 
 def head_gradients(
-    task: Task, params: Params, batches: Iterable[tuple[Inputs, Tensor]]
+    task: Task, params: Params, batches: Iterable[tuple[Inputs, Tensor]], *, keep: bool = True
 ) -> HeadGradients:
-    """dL/da, z and L of every sample, as batches bring them, by forward passes (section 4.4 b)."""
+    """dL/da, L and, to ``keep``, z of all samples, by forward passes in order (section 4.4 b)."""
     fixed = {name: value.detach() for name, value in params.items()}
     parts = []
     for x, y in batches:
@@ -62,7 +62,8 @@ def head_gradients(
         losses = task.losses(logits, y)
         (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
         residuals = per_sample(residuals).to(losses)
-        parts.append(HeadGradients(residuals, head.inputs.detach(), losses.detach()))
+        entered = head.inputs.detach() if keep else residuals.new_empty(len(residuals), 0)
+        parts.append(HeadGradients(residuals, entered, losses.detach()))
     return HeadGradients.gather(parts)
 
 

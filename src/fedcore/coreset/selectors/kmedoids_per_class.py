@@ -34,11 +34,9 @@ def split_budget(budget: int, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     exact = budget * sizes / sizes.sum()
     shares = np.maximum(np.floor(exact).astype(np.int64), (sizes > 0).astype(np.int64))
     while shares.sum() < budget:
-        short = np.where(shares < sizes, exact - shares, -np.inf)
-        shares[int(np.argmax(short))] += 1
+        shares[np.argmax(np.where(shares < sizes, exact - shares, -np.inf))] += 1
     while shares.sum() > budget:  # the guaranteed ones took more than their share
-        over = np.where(shares > 1, shares - exact, -np.inf)
-        shares[int(np.argmax(over))] -= 1
+        shares[np.argmax(np.where(shares > 1, shares - exact, -np.inf))] -= 1
     return shares
 
 
