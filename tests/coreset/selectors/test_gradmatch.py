@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from fedcore import select_coreset
 from fedcore.coreset.selectors import gradmatch, uniform_plain
 
 
@@ -19,3 +20,12 @@ def test_gradmatch_lowers_the_gradient_error_below_that_of_random(run):
         run(gradmatch, points, 20).gradient_error
         < 0.6 * run(uniform_plain, points, 20).gradient_error
     )
+
+
+def test_points_become_doubles_once_not_at_every_turn():
+    points = torch.randn(400, 300, generator=torch.Generator().manual_seed(3))
+    with torch.autograd.profiler.profile(profile_memory=True) as seen:
+        found = select_coreset(points, 25, selector="gradmatch")
+    assert len(found.indices) == 25
+    copies = [one for one in seen.function_events if one.self_cpu_memory_usage >= 2 * points.nbytes]
+    assert len(copies) <= 5

@@ -20,6 +20,7 @@ def select(candidates: Candidates, budget: int, generator: Generator) -> Coreset
     scaled to n at the end. Ends once all is matched, often with far fewer. Draws nothing.
     """
     space, size = candidates.space, len(candidates)
+    space = space.of((one.double() for one in space.factors), space.bias)  # once, not every turn
     constant = float(squared_norms(space).mean())
     lengths = (squared_norms(space) + constant).sqrt()
     aligned = _against_sum(space) + constant * size  # <g_i, Σ_j g_j> with the constant
