@@ -258,6 +258,26 @@ def test_a_loop_that_needs_full_batches_gets_no_others(coreset, drop_last):
     assert sizes[8] >= 12 + (3 * 3 if coreset else 11)
 
 
+class Keyed(TensorDataset):
+    """A dataset whose samples have names, as some are stored, or a size beside their number."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(int(key[0]))
+
+
+@pytest.mark.parametrize("keys", [lambda i: (i, 224), lambda i: (str(i), "jpg")])
+@pytest.mark.parametrize("coreset", [True, False])
+def test_samples_may_be_named_as_their_sampler_names_them(keys, coreset):
+    drawn = LocalPlan((Phase(1, CoresetSpec(20, "uniform-plain", "none")),), Way.RANDOM_SUBSET)
+    device = Device(coreset_plan(7) if coreset else drawn)
+    dataset, sampler = Keyed(device.x, device.y), [keys(i) for i in range(COUNT)]
+    device.loader = DataLoader(dataset, 8, sampler=sampler)
+    batches = device.batches()
+    met = flat(device.train(batches))
+    assert (len(met), len(set(met))) == ((COUNT + 3 * 31, COUNT) if coreset else (20, 20))
+    assert batches.report()["fell-back"] == 0
+
+
 def plain(model, batches, optimiser):
     for x, y in batches:
         optimiser.zero_grad()

@@ -55,7 +55,7 @@ def test_they_are_those_of_a_pass_of_our_own(setting, proxy):
 def test_inputs_are_what_enters_a_model_of_one_layer(setting):
     _, x, y = setting
     indices, space, _ = look((nn.Linear(4, 3), x, y), STATIC).seen()
-    assert torch.equal(space.factors[0], x[indices])
+    assert torch.equal(space.factors[0], x[indices.tolist()])
 
 
 def test_a_scale_that_changes_is_taken_out(setting):
@@ -93,7 +93,7 @@ def test_a_sequence_counts_as_the_sum_of_its_gradients():
 
     indices, space, _ = look((model, x, y), LOGITS, objective).seen()
     residuals = model(x).softmax(-1) - nn.functional.one_hot(y, 3)
-    expected = residuals.sum(1)[indices] / 5  # the mean is over batch and sequence
+    expected = residuals.sum(1)[indices.tolist()] / 5  # the mean is over batch and sequence
     torch.testing.assert_close(space.factors[0], expected.detach(), rtol=1e-5, atol=1e-6)
 
 

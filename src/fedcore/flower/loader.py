@@ -89,13 +89,13 @@ class Watching:
             parts = per_sample(rows), per_sample(wanted.float()), rows.new_zeros(size)
             self._parts[batch] = HeadGradients(*parts)
 
-    def seen(self) -> tuple[NDArray[np.int64], Metric, Tensor] | None:
+    def seen(self) -> tuple[NDArray[Any], Metric, Tensor] | None:
         """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
         if not self.trouble and not self._parts:
             self.trouble = "no gradient reached the last linear layer"
         if self.trouble or self._head is None:
             return None
-        met = np.concatenate([np.asarray(self.drawn[batch]) for batch in self._parts])
+        met = np.fromiter((key for batch in self._parts for key in self.drawn[batch]), object)
         rows = HeadGradients.gather([*self._parts.values()])
         finite = torch.isfinite(torch.cat([rows.residuals, rows.inputs], dim=1)).all(1)
         _, last = np.unique(met[::-1], return_index=True)  # who came twice counts once
@@ -200,7 +200,7 @@ class on_time(Turn):  # noqa: N801, used like a function
         told, began = self.order.assignment, self.clock.steady()
         batches = watching.drawn or list(self._loader.batch_sampler or ())
         # Who was met twice is twice as likely: the user's sampler may balance classes.
-        own = np.array([index for batch in batches for index in batch], np.int64)
+        own = np.fromiter((key for batch in batches for key in batch), object)
         if not len(own):
             return []
         seen, trouble = watching.seen(), watching.trouble
