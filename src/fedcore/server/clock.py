@@ -233,7 +233,7 @@ class VirtualClock(Clock):
         ended = [event("cancelled", self.began, job.assignment) for job in out]
         # What they would have done later does not happen.
         self._events = [one for one in self._events if one["time"] <= self.began] + ended
-        return [(job, self.began - job.sent) for job in out]
+        return [(job, max(0.0, end - (job.arrives - self._heard(job)))) for job in out]
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
