@@ -87,8 +87,9 @@ def fits(arm: Arm, prices: Prices, share: float, epochs: int) -> bool:
 def strategy_of(arm: Arm, prices: Prices) -> Strategy:
     """Plain means of what clients answer who all follow one arm."""
     if arm.form == "after an epoch":
-        priced = 0.0 if arm.proxy == NONE else prices.choosing
-        return fedcore.build(selector=arm.selector, proxy=prices.proxy, selection_price=priced)
+        # A draw by the model's proxy would be one of inputs, hence kept for all rounds.
+        proxy, priced = (prices.proxy, prices.choosing) if arm.proxy == MODEL else (arm.proxy, 0.0)
+        return fedcore.build(selector=arm.selector, proxy=proxy, selection_price=priced)
     plan = tempo.plan if arm.form == "on and on" else on_samples(arm, prices)
     return Strategy(plan, aggregation("mean"), keeps_deadline=True)
 

@@ -31,7 +31,7 @@ from benchmarks.choosing.conditions import CONDITIONS, under  # noqa: E402
 from fedcore import plugins  # noqa: E402
 from fedcore.coreset.candidates import Candidates  # noqa: E402
 from fedcore.coreset.metric import Euclidean  # noqa: E402
-from fedcore.coreset.proxies import LAST_LAYER_INPUT, STATIC  # noqa: E402
+from fedcore.coreset.proxies import LAST_LAYER_INPUT, NONE, STATIC  # noqa: E402
 from fedcore.records import RunKey  # noqa: E402
 from fedcore.sim.fleet import fleet_of  # noqa: E402
 from fedcore.types import ClientData, ClientProfile, FederatedDataset  # noqa: E402
@@ -52,6 +52,14 @@ def test_every_arm_spends_the_same_time(name, prices):
                 work = plan.work(1000)
                 assert work <= share * epochs * 1000 + 1e-9
                 assert work > share * epochs * 1000 - epochs - 3
+
+
+@pytest.mark.parametrize("prices", [LINEAR, NETWORK], ids=["linear", "network"])
+@pytest.mark.parametrize("name", [name for name, arm in ARMS.items() if arm.proxy == NONE])
+def test_what_is_drawn_is_drawn_anew_every_round(name, prices):
+    """A coreset that goes by inputs is kept for all rounds, and so would a draw be."""
+    plan = strategy_of(ARMS[name], prices).plan(ClientProfile(1000, 1000.0), 2.5, 5)
+    assert {phase.coreset.proxy for phase in plan.phases if phase.coreset} == {NONE}
 
 
 def test_what_is_charged_by_hand():
