@@ -22,11 +22,11 @@ def federation(build_client):
     return federation_from_model(FederatedDataset(clients, build_client(50), 2), "logistic", 0)
 
 
-def compressed(federation, text, rounds=6, start=None, **options):
+def compressed(federation, text, rounds=6, start=None, name="fedavg", **options):
     """Records and states of a run that compresses, from its start or a snapshot on."""
     experiment = replace(SMALL, compress=text, rounds=rounds, **options)
-    strategy = build_strategy("fedavg", experiment, federation.proxy)
-    world = build_world(federation, experiment, RunKey("own", "fedavg", 30.0, 0), strategy)
+    strategy = build_strategy(name, experiment, federation.proxy, 6, federation.model_bytes)
+    world = build_world(federation, experiment, RunKey("own", name, 30.0, 0), strategy)
     return list(simulate_rounds(world, start))
 
 
@@ -47,6 +47,33 @@ def test_a_compressed_run_goes_on_byte_for_byte_with_what_clients_keep(federatio
         assert all(torch.equal(one.unsent[c], other.unsent[c]) for c in one.unsent)
     forgotten = compressed(federation, text, start=to_snapshot(replace(kept, unsent={})))
     assert not same(forgotten[-1][1].params, whole[-1][1].params)
+
+
+def test_who_is_cancelled_sends_nothing_and_keeps_what_it_had(federation):
+    """Of five drawn the first three answer: the others' e is as before, or none."""
+    options = {"name": "fedavg-os", "selection": "uniform", "method": {"over_selection": 5 / 3}}
+    before, kept_some = {}, 0
+    for record, state in compressed(federation, "topk:0.1", **options):
+        stopped = [c.client_id for c in record.clients if c.wasted == "cancelled"]
+        assert len(stopped) == 2
+        for client in stopped:
+            assert (client in state.unsent) == (client in before)
+            assert client not in before or torch.equal(state.unsent[client], before[client])
+            kept_some += client in before
+        before = state.unsent
+    assert kept_some
+
+
+@pytest.mark.parametrize("name", ["fedbuff", "fedasync"])
+def test_what_is_in_flight_is_compressed_when_it_comes(federation, name):
+    """A run that goes on does as the one that never stopped, whose answers wait as they are."""
+    options = {"name": name, "method": {"buffer": 2}, "selection": "uniform"}
+    whole = compressed(federation, "topk:0.1", 8, **options)
+    for stopped in range(1, 8):
+        _, kept = whole[stopped - 1]
+        rest = compressed(federation, "topk:0.1", 8, start=to_snapshot(kept), **options)
+        assert same(rest[-1][1].params, whole[-1][1].params)
+        assert same(rest[-1][1].unsent, whole[-1][1].unsent)
 
 
 def test_off_is_what_it_always_was_and_all_coordinates_are_nearly_that(federation):

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from operator import attrgetter
 from typing import Protocol
@@ -16,7 +16,7 @@ from fedcore.seeding import stream
 from fedcore.server.state import Job
 from fedcore.sources.clients import ClientSizes
 from fedcore.task import sent_bytes
-from fedcore.types import Assignment, ClientId, ClientProfile, Executor, LocalUpdate
+from fedcore.types import Assignment, ClientId, ClientProfile, Executor, LocalUpdate, Params
 
 ARRIVAL = attrgetter("arrives", "sequence")  # of jobs, to sort them by
 
@@ -136,6 +136,8 @@ class VirtualClock(Clock):
     promised: bool = False  # that the strategy keeps the deadline
     chained: bool = False  # whether answers go by one another: then all jobs are trained
     packed: float = 1.0  # bytes of an answer, in those that links are charged for (``compression``)
+    # (base, answer) -> what is sent of it, when it is: who is cancelled before sends nothing
+    sent: Callable[[Params, LocalUpdate], LocalUpdate] = lambda base, answer: answer
     _events: list[Event] = field(default_factory=list, init=False)
     _queue: list[Job] = field(default_factory=list, init=False)  # by arrival
 
@@ -174,10 +176,10 @@ class VirtualClock(Clock):
         if self.presence is None:
             return frozenset()
         found, back = self.presence.away(self.began + self.now)
-        if back is None or self._queue:
-            return found
-        self._pass(back)
-        return self.presence.away(self.began + self.now)[0]
+        if back is not None and not self._queue:
+            self._pass(back)
+            found, _ = self.presence.away(self.began + self.now)
+        return found
 
     def _pass(self, time: float) -> None:
         self.over = time > self.budget
@@ -207,7 +209,7 @@ class VirtualClock(Clock):
         more = {"bytes_up": sent, "work": self._work(job), "away": job.away}
         self._events.append(event(kind, time, told, **more))
         # What the server knows better than a client: how it was drawn, and where it began.
-        version = told.base_version
+        version, update = told.base_version, self.sent(job.base, update)
         return job, replace(update, copies=job.copies, base_version=version, seconds=seconds)
 
     def happened(self) -> list[Event]:
@@ -244,10 +246,8 @@ class VirtualClock(Clock):
             generator = stream(told.seed, *told.path("dropout"))
             if generator.random() < self.dropout:
                 lost = seconds = download + generator.random() * work / profile.capability
-        before = away = 0.0
-        if self.presence is not None:
-            before = self.presence.pause(told.client_id, time, download)
-            away = self.presence.pause(told.client_id, time, seconds)
+        pause: Callable[..., float] = self.presence.pause if self.presence else lambda *_: 0.0
+        before, away = (pause(told.client_id, time, spent) for spent in (download, seconds))
         known = {"work": work, "speed": profile.capability, "bytes_down": self.model_bytes}
         known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
         known |= {"deadline": self.deadline, "promised": self.promised}

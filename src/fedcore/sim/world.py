@@ -42,13 +42,11 @@ Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 class Simulated:
     """An executor around another: what only a simulation asks of it.
 
-    Of lazy clients it holds the samples of those who train; answers are compressed, and what
-    clients have not sent of their moves is ``unsent``. ``chained`` repeats a defect of the
-    authors' code (docs/deviations.md): in its first round the global model is the one in training,
-    so each client starts where the one before it ended. No preset sets it.
+    Of lazy clients it holds the samples of those who train; ``unsent`` is what clients keep of
+    their moves. ``chained`` repeats a defect of the authors' code (docs/deviations.md): in its
+    first round each client starts where the one before it ended. No preset sets it.
     """
 
-    how: compression.Compression | None = None
     replayed = False  # whether nothing is trained, for what would come of it is known: ``Replay``
 
     def __init__(self, executor: Executor, lazy: Lazy = None, *, chained: bool = False) -> None:
@@ -67,9 +65,10 @@ class Simulated:
         updates: list[LocalUpdate] = []
         for told in [[one] for one in assignments] if alone else [assignments]:
             updates += self._run(updates[-1].params if updates else params, told)
-        return [self._sent(params, one, self.how) for one in updates] if self.how else updates
+        return updates
 
-    def _sent(self, base: Params, one: LocalUpdate, how: compression.Compression) -> LocalUpdate:
+    def sent(self, how: compression.Compression, base: Params, one: LocalUpdate) -> LocalUpdate:
+        """An answer as the server gets it; its client keeps the rest of its move."""
         packed, kept = how.send(one.params, base, self.unsent.get(one.client_id))
         self.unsent[one.client_id] = kept
         return replace(one, params=how.receive(packed, base))
@@ -109,7 +108,6 @@ def build_world(
     lazy = clients if isinstance(clients, LazyClients) else None
     chained = experiment.first_round == "chained"
     executor = Simulated(plain, lazy, chained=chained)
-    executor.how = compression.read("compress", experiment.compress)
     sizes, sent = sizes_of(clients), federation.model_bytes
     fleet = fleet_of(sizes, experiment, run, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
@@ -118,13 +116,14 @@ def build_world(
     clock.budget = experiment.time_budget * fleet.deadline or math.inf
     clock.dropout, clock.promised = experiment.dropout, strategy.keeps_deadline
     clock.packed = compression.upward_share(experiment.compress, sent)
+    if how := compression.read("compress", experiment.compress):
+        clock.sent = partial(executor.sent, how)
     # The plain loop takes models that draw random numbers, whose order threads would change.
     threads = 1 if isinstance(plain, SequentialExecutor) else experiment.threads
     several = len(experiment.learning_rates) > 1
-    sampler = build_sampler(experiment, sent)
     controller = build_controller(experiment, run.stragglers)
     measure = Measure(federation, experiment.evaluate_samples, device, threads, split=several)
-    parts = strategy, sampler, clock, fleet.profiles, sizes
+    parts = strategy, build_sampler(experiment, sent), clock, fleet.profiles, sizes
     server = Server(*parts, *asked, ahead, controller, measure.loss_of)
     working = (True for client in sizes if server.assign(client, 0)[0].plan.phases)
     if experiment.time_budget and not any(working):
