@@ -18,8 +18,6 @@ from fedcore.config import option_fields
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 KINDS = {"strategy": "Strategies", "sampler": "Samplers"}
-# What a run tells a method and nobody sets: all options, the step size, fleet and model.
-TOLD = {"options", "method", "step_size", "num_clients", "model_bytes", "around"}
 HEAD = """# Methods
 
 What each strategy (`--strategies NAME,...`) and sampler (`--selection NAME`) computes, where it
@@ -79,7 +77,7 @@ def options(build: object) -> str:
     known = option_fields()
     own, common = [], []
     for name, parameter in inspect.signature(build).parameters.items():
-        if name in TOLD:
+        if name in plugins.TOLD:
             continue
         if name in known:
             common.append(f"`--{name.replace('_', '-')}`")

@@ -130,6 +130,14 @@ def test_an_own_option_that_nobody_takes_is_refused(own):
     plugins.check_taken({"x": 1}, [("strategy", own("def build(**own):\n    return 1\n"))])
 
 
+@pytest.mark.parametrize("name", ["step_size", "num_clients", "model_bytes", "around", "options"])
+def test_what_a_run_tells_its_methods_is_no_option_of_theirs(name):
+    takers = [("strategy", "scaffold"), ("strategy", "fedadam"), ("sampler", "tifl")]
+    with pytest.raises(BadOption, match=f"no method option named '{name}'") as refused:
+        plugins.check_taken({name: 1}, takers)
+    assert not plugins.TOLD & set(str(refused.value).partition(";")[2].replace(",", "").split())
+
+
 def test_where_to_look_is_told_where_there_is_such_a_place():
     assert plugins.unknown("strategy", "x", ["y"]).endswith("there are y (see 'fedcore list')")
     assert plugins.unknown("key", "x", ["y"], see="").endswith("there are y")

@@ -25,6 +25,8 @@ Takers = Iterable[tuple[str, str]]  # kinds and names
 KINDS = {"strategy": "fedcore.strategies", "selector": "fedcore.coreset.selectors"}
 KINDS |= {"sampler": "fedcore.server.samplers", "dataset": "fedcore.datasets"}
 KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
+# What a run tells a method and nobody sets: all options, the step size, fleet and model.
+TOLD = {"options", "method", "step_size", "num_clients", "model_bytes", "around"}
 OWN = "fedcore_user_"  # modules of users' files are called so, and their name
 # What other libraries call our options.
 USUAL = {"lr": "learning_rate", "optimizer": "optimiser", "mu": "fedprox_mu", "wd": "weight_decay"}
@@ -111,12 +113,11 @@ def build(
 
 def check_taken(method: Options, takers: Takers, reserved: Iterable[str] = ()) -> None:
     """Refuse an option of ``method`` that no taker has; ``reserved`` ones are nobody's own."""
-    modules = (load(kind, name) for kind, name in takers)
-    makers = [module.build for module in modules if hasattr(module, "build")]
+    makers = [one.build for one in (load(*taker) for taker in takers) if hasattr(one, "build")]
     for key in method:
-        if not any(taken(make, {key: 0}) for make in makers):
+        if key in TOLD or not any(taken(make, {key: 0}) for make in makers):
             found = (p for make in makers for p in inspect.signature(make).parameters.values())
-            known = {p.name for p in found if p.default is not p.empty} - set(reserved)
+            known = {p.name for p in found if p.default is not p.empty} - TOLD - set(reserved)
             raise BadOption(unknown("method option", key, sorted(known), see=""))
 
 

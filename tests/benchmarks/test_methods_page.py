@@ -26,7 +26,7 @@ def test_a_section_says_what_where_from_and_with_which_defaults(kind, name):
     if kind == "strategy":
         assert re.search(r" (←|=) |^As `", section, re.M), "no equation, and as no other"
     shown = section.rsplit("\n\n", 1)[1]
-    for option in set(inspect.signature(module.build).parameters) - methods_page.TOLD:
+    for option in set(inspect.signature(module.build).parameters) - plugins.TOLD:
         assert f"`{option}`" in shown or f"`--{option.replace('_', '-')}`" in shown
 
 
