@@ -92,8 +92,8 @@ class _Run:
         found = sorted((e["client"], j.sent["work"], why, j.spent) for e, j, why in ended)
         asked = ((c, WASTED.get(c.get("wasted"), "")) for c in row["clients"] if c["work"])
         listed = sorted((c["client"], c["work"], why, c["time"] * deadline) for c, why in asked)
-        pairs = zip(found, listed, strict=False)
-        same = (a[:3] == b[:3] and math.isclose(a[3], b[3]) for a, b in pairs)
+        pairs = zip(found, listed, strict=False)  # of times that are differences of rounded ones
+        same = (a[:3] == b[:3] and math.isclose(a[3], b[3], abs_tol=1e-12 * end) for a, b in pairs)
         if len(found) != len(listed) or not all(same):
             yield "its clients are not those of its events, nor are their work and times"
         merged = sum(event["event"] == "merged" for event, _ in events)

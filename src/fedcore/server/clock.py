@@ -159,6 +159,8 @@ class VirtualClock(Clock):
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out now; those of an earlier process keep the time at which they arrive."""
+        left = self.budget - self.began
+        self.over, self.now = self.over or self.now > left, min(self.now, left)  # asking took it
         working = {job.assignment.client_id for job in self._queue}
         if double := sorted(working & {job.assignment.client_id for job in jobs}):
             who = f"client {double[0]}, who is at work"
@@ -231,7 +233,7 @@ class VirtualClock(Clock):
         ended = [event("cancelled", self.began, job.assignment) for job in out]
         # What they would have done later does not happen.
         self._events = [one for one in self._events if one["time"] <= self.began] + ended
-        return [(job, end - (job.arrives - self._heard(job))) for job in out]
+        return [(job, max(0.0, end - (job.arrives - self._heard(job)))) for job in out]
 
     def expect(self, assignments: Sequence[Assignment]) -> None:
         """Tell who trains what will be asked later."""
@@ -275,10 +277,9 @@ class VirtualClock(Clock):
 
     def _train(self, version: int) -> None:
         """Those of a version whose answers come before the run's time ends, or are gone by."""
-        left = self.budget - self.began
-        waiting = [job for job in self.in_flight if job.answer is None and job.lost is None]
-        due = [job for job in waiting if self.chained or job.arrives <= left]
-        jobs = [job for job in due if job.assignment.base_version == version]
+        left = math.inf if self.chained else self.budget - self.began
+        own = [job for job in self.in_flight if job.assignment.base_version == version]
+        jobs = [j for j in own if j.answer is None and j.lost is None and j.arrives <= left]
         updates = self.executor.run(jobs[0].base, [job.assignment for job in jobs])
         trained = {job.sequence: own for job, own in zip(jobs, updates, strict=True)}
         self._queue = [replace(j, answer=trained.get(j.sequence, j.answer)) for j in self._queue]

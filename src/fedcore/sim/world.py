@@ -144,8 +144,7 @@ def train_run(
     there = (federation.proxy, len(federation.dataset.clients), federation.model_bytes)
     own = replace(experiment, learning_rate=run.learning_rate or experiment.learning_rate)
     sources = {plugins.title(strategy): strategy for strategy in experiment.strategies}
-    strategy = build_strategy(sources[run.strategy], own, *there)
-    world = build_world(federation, own, run, strategy)
+    world = build_world(federation, own, run, build_strategy(sources[run.strategy], own, *there))
     if known is not None:
         world.executor.replayed = True
         world = replace(world, measure=Replay(known, world.measure))

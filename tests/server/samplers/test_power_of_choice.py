@@ -4,6 +4,7 @@ import torch
 import fedcore
 from fedcore.cli.grid import run_grid
 from fedcore.config import Experiment
+from fedcore.report.verify import verify
 from fedcore.server.clock import VirtualClock
 from fedcore.server.loop import Server
 from fedcore.server.method import Draw
@@ -130,6 +131,24 @@ def test_nobody_is_asked_in_a_deployment_or_while_answers_are_out():
     buffered = served(FRESH, fedbuff.build(buffer=1), merges=5, loss_of=noted)
     assert len(buffered) == 5
     assert len(asked) == 4  # at the start alone
+
+
+@pytest.mark.parametrize("strategy", ["fedavg", "fedavg-os", "fedbuff"])
+@pytest.mark.parametrize("presence", [{}, {"mean_on": 1.0, "mean_off": 0.5}])
+def test_asking_takes_no_more_time_than_a_run_has(strategy, presence, tmp_path):
+    """The fleet's links take longer than the run: it ends where its time does, and adds up."""
+    options = {"rounds": 5, "epochs": 2, "clients_per_round": 4, "time_budget": 2.5, **presence}
+    known = {"selection": "power-of-choice", "method": {"fresh": True}, "strategies": (strategy,)}
+    for number, link in enumerate((1.0, 20.0)):
+        slow = {"download": link, "upload": link, "deadline": 300.0, "stragglers": ()}
+        folder = tmp_path / str(number)
+        _, found = run_grid(Experiment(**options, **known, **slow), folder)
+        (rounds,) = found.values()
+        assert rounds[-1].cut
+        assert sum(record.time for record in rounds) == pytest.approx(2.5)
+        assert all(client.seconds >= 0 for record in rounds for client in record.clients)
+        assert verify(folder)[0] == []
+        run_grid(Experiment(**options, **known, **slow), folder, resume=True)
 
 
 def test_a_simulation_asks_everybody_for_the_mean_loss_of_its_samples():
