@@ -40,6 +40,22 @@ def test_a_fleet_without_data_is_looked_at(fleet):
     assert {one.tried for one in advice.outlooks} == {0}
 
 
+def test_what_is_compressed_takes_less_time_to_send(fleet, monkeypatch):
+    """4,000 bytes at 100 a second: 40 s down, and up 40 s, or 40 coordinates of 8 bytes: 3.2 s."""
+    sent = {"none": 40.0, "topk:0.04": 3.2}
+    for compress, up in sent.items():
+        advice = fedcore.advise(fleet, model_bytes=4000, epochs=10, compress=compress)
+        expected = [40 + up + 460 * x for x in MULTIPLES]
+        assert [one.deadline for one in advice.outlooks] == pytest.approx(expected)
+    worlds = []
+    build = module.build_world
+    monkeypatch.setattr(module, "build_world", lambda *of: worlds.append(build(*of)) or worlds[-1])
+    links = {"download": 10.0, "upload": 10.0, "compress": "topk:0.04"}
+    fedcore.advise("synthetic-1-1", budget=0.1, **links, **TINY)
+    for world in worlds:
+        assert world.server.profiles[0].upload == world.fleet.profiles[0].upload > 10
+
+
 def test_one_far_client_of_equal_ones_is_not_waited_for(tmp_path):
     """All train alike, so that tau has no stragglers; 30 % may be too far away all the same."""
     rows = "".join(f"{client},10,100,100,100\n" for client in range(9))

@@ -112,13 +112,15 @@ def _looked_at(
 ) -> tuple[list[Outlook], Known]:
     """The arithmetic of τ·x beside the time in which as many can send as can train in τ."""
     plan = build_strategy(experiment.strategies[0], experiment, proxy, len(sizes), model_bytes).plan
-    level, seed = max(experiment.stragglers, default=0.0), experiment.seed[0]
-    fleet = fleet_of(sizes, experiment, RunKey("", "", level, seed))
-    some = list(fleet.profiles.values())[:: 1 + len(sizes) // MOST_PLANNED]
+    level = max(experiment.stragglers, default=0.0)
+    run = RunKey("", "", level, experiment.seed[0])
+    # Compute alone makes τ; how far links reach depends on the model where it is compressed.
+    fleet, linked = (fleet_of(sizes, experiment, run, sent) for sent in (0, model_bytes))
+    some = list(linked.profiles.values())[:: 1 + len(sizes) // MOST_PLANNED]
     sends = [one.transfer_seconds(model_bytes) for one in some]
     sending = float(np.percentile(sends, 100 - (level or fleet.stragglers)))
     rest = some, plan, experiment, model_bytes
-    return [outlook(sending + x * fleet.deadline, x, *rest) for x in MULTIPLES], fleet.profiles
+    return [outlook(sending + x * fleet.deadline, x, *rest) for x in MULTIPLES], linked.profiles
 
 
 def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
@@ -141,9 +143,8 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
             tell(f"{min(1, passed / budget):.0%}: trying a deadline of {shown(one.deadline)} s")
             at = replace(own, deadline=one.deadline, stragglers=())
             world = build_world(federations[seed], at, RunKey("", name, 0.0, seed), strategy)
-            server = world.server
-            server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
-            server.ahead = 0  # for rounds that may never come
+            world.server.profiles = profiles  # seeds are of cohorts and shuffles; the fleet stays
+            world.server.ahead = 0  # for rounds that may never come
             until = time.process_time() + (budget - passed) / coming
             curves[place].append(_trained(world, target, until))
             coming -= 1
@@ -158,8 +159,7 @@ def _tried(experiment: Experiment, budget: float, tell: Tell) -> Advice:
 
 def _trained(world: World, target: float, until: float) -> Curve:
     """Rounds up to the ``target``, or to a time of the processor's clock."""
-    seen: list[float] = []
-    passed = 0.0
+    seen, passed = list[float](), 0.0
     with closing(simulate_rounds(world)) as rounds:
         for record, _ in rounds:
             tested = record.test_accuracy
