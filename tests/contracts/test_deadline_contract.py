@@ -96,6 +96,28 @@ def test_deadlines_keep_their_bounds_and_have_a_reason(federation, name):
     assert {record.deadline for record in records} == {fleet.deadline}
 
 
+@pytest.mark.parametrize("link", [50.0, 200.0, 333.0])
+def test_who_sets_the_deadline_by_its_own_time_keeps_it(federation, link):
+    """One client a round, for as long as it needs for everything: by rounding it had less."""
+    share = {"deadline": "kth-arrival", "method": {"share": 1.0}, "rounds": 40}
+    options = {"clients_per_round": 1, "download": link, "upload": 0.7 * link, **share}
+    alone = dataclasses.replace(SMALL, **options)
+    built = build_strategy("partial", alone, federation.proxy)
+    for seed in range(3):
+        world = build_world(federation, alone, RunKey("test", "partial", 30.0, seed), built)
+        known = set()
+        for record, _ in simulate_rounds(world):
+            (client,) = record.clients
+            whole = 3 * len(federation.dataset.clients[client.client_id])
+            assert client.work == whole or client.client_id not in known
+            known |= {client.client_id} if client.work else set()
+
+
+def test_a_deadline_that_stays_does_not_grow(federation):
+    deadlines = [record.allowed for record, _ in simulated(federation, "auto", rounds=20)]
+    assert deadlines[-1] == deadlines[-2]
+
+
 def test_nobody_knows_clients_that_never_answered(federation):
     for record, state in simulated(federation, "auto"):
         table = state.seen["clients"]

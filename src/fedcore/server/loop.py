@@ -27,6 +27,7 @@ from fedcore.types import Assignment, ClientId, ClientProfile, LocalPlan, LocalU
 log = logging.getLogger(__name__)
 Loss = Callable[[Params, ClientId], float]  # mean loss of a model on a client's samples
 FUTILE = 100  # jobs in a row that came to nothing, after which nobody is replaced before a merge
+ROUNDING = 1e-12  # of a deadline, so that a client whose own time it is does not miss it
 DOUBLINGS = 64  # of a deadline at most: a strategy may have nobody work, whatever it is
 
 
@@ -139,9 +140,8 @@ class Server:
         new = replace(new, sampler=self._memory, seen=self._seen)
         new = replace(new, time=clock.began, jobs=clock.in_flight)
         events = clock.happened()
-        for told in () if cut else taken:
-            stale = state.version - told.base_version
-            events.append(event("merged", clock.began, told, staleness=stale))
+        ages = ((told, state.version - told.base_version) for told in (() if cut else taken))
+        events += [event("merged", clock.began, told, staleness=age) for told, age in ages]
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
         return Merged(new, seconds, ordered, rejected, trained, tuple(events), cut)
 
@@ -192,6 +192,9 @@ class Server:
         seen = recall(state.seen, self.sizes, cohort, self.epochs)
         seconds, self.reason = controller.decide(seen)
         times = DOUBLINGS if controller.bounded else 1
+        if controller.bounded and len(seen.samples):
+            near = abs(seconds / before - 1) <= 2 * ROUNDING
+            seconds = before if near else seconds * (1 + ROUNDING)
         for clock.deadline in (seconds * 2**n for n in range(times)):
             if any(self.assign(client, state.version)[0].plan.phases for client in cohort):
                 break
@@ -227,8 +230,7 @@ class Server:
             if later in self._drawn_ahead:
                 continue
             most = self.strategy.pace.concurrency or self.clients_per_round
-            cohort = self._draw(most, later)
-            self._drawn_ahead[later] = cohort
+            self._drawn_ahead[later] = cohort = self._draw(most, later)
             # What cannot be planned is told of when its time comes, after the merges before it.
             with suppress(Exception):
                 told = [self.assign(client, later)[0] for client in cohort]
@@ -241,8 +243,7 @@ def checked(plan: LocalPlan) -> LocalPlan:
         raise BadOption(f"plan of a strategy must return a LocalPlan, got {type(plan).__name__}")
     if plan.path not in list(Way):
         raise BadOption(f"path of a plan must be one of {', '.join(Way)}, got {plan.path!r}")
-    if not 0 < plan.trained_share <= 1:
-        share = plan.trained_share
+    if not 0 < (share := plan.trained_share) <= 1:
         raise BadOption(f"trained_share of a plan must be above 0 and at most 1, got {share}")
     for phase in plan.phases:
         if not isinstance(phase.epochs, int) or phase.epochs < 1:
@@ -267,14 +268,13 @@ def _wasted(job: Job, seconds: float, state: ServerState, why: Waste) -> tuple[i
 
 def _record(job: Job, answer: LocalUpdate, version: int, why: Waste | None = None) -> ClientRecord:
     told, own = job.assignment, answer.params
-    budgets = [phase.coreset.budget for phase in told.plan.phases if phase.coreset is not None]
     return ClientRecord(
         client_id=told.client_id,
         path=answer.path or told.plan.path,
         copies=job.copies,
         work=told.plan.work(job.profile.num_samples) if answer.work is None else answer.work,
         seconds=answer.seconds or 0.0,
-        coreset_budget=budgets[0] if budgets else None,
+        coreset_budget=next((p.coreset.budget for p in told.plan.phases if p.coreset), None),
         coreset_size=answer.coreset_size,
         gradient_error=answer.gradient_error,
         full_gradient_error=answer.full_gradient_error,
