@@ -1,7 +1,7 @@
 """FedAsync: every answer is mixed into the model as it comes, less the staler it is.
 
-Clients train from the newest model, pulled towards it, and are replaced at once. With s the
-number of merges since a client began:
+Clients train from the newest model, pulled towards it, and are replaced at once; an answer is
+mixed in once, however often its client was drawn. With s the merges since its client began:
 
     f_i(w) + ρ/2 |w - w^v|²        w ← (1 - α_s) w + α_s w_i        α_s = α · one of
     constant: 1        polynomial: (s + 1)^-a        hinge: 1 where s ≤ b, else 1 / (a (s - b) + 1)
