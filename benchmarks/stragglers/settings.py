@@ -61,7 +61,8 @@ METHODS: dict[str, Method] = {
     # part of the model
     "timelyfl": Method("TimelyFL", "timelyfl"),
     # samples
-    "fedbalancer": Method("FedBalancer", "fedbalancer"),
+    # Its answers weigh by samples, so that draws by size would count sizes twice.
+    "fedbalancer": Method("FedBalancer", "fedbalancer", {"selection": "uniform"}),
     "random-subset": Method("Random subset", "random-subset"),
     "random-epochs": Method("Random epochs", "random-epochs"),
     "stratified": Method("Stratified", "stratified"),

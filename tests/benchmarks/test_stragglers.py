@@ -59,6 +59,14 @@ def test_every_method_has_the_same_clients_budget_and_grid(benchmark):
         assert every[0].learning_rates == part.grid(fleet)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_sizes_count_once_in_draws_or_in_weights(name):
+    method = METHODS[name]
+    drawn = method.options.get("selection", "proportional") in ("proportional", "power-of-choice")
+    weighed = method.options.get("aggregation") == "samples" or method.strategy == "fedbalancer"
+    assert drawn != weighed
+
+
 def test_both_fleets_are_there_and_the_page_names_what_is_missing():
     assert [study["fleet"] for study in STUDIES] == list(MAIN.fleets)
     told = " ".join(page.page().split())

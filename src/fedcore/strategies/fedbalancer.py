@@ -7,9 +7,9 @@ later of those it trains on. With H = {j : l_j >= θ}, and w samples that fit be
     b.  w >= E |H|    n = floor(w / E) samples, E epochs
     c.  else          n = |H| samples, floor(w / n) epochs; w of them, once, where that is none
 
-n (1 - q) samples are drawn from H, or all of H, and n q from the others, each counting alike; the
-answer counts by how many were chosen, and tells the least loss and the 80th percentile. Over the
-answers of a round, with L the mean of a window's training losses,
+n (1 - q) samples are drawn from H, or all of H, and n q from the others, each counting alike; an
+answer counts by how many were chosen, as for clients that are drawn uniformly, and tells the least
+loss and the 80th percentile. Over a round's answers, with L the mean of a window's losses,
 
     θ = LL + r (LH - LL), LL the least of the least, LH the mean of the percentiles
     r <- r + s if L fell from one window of rounds to the next, else r - s, within [0, 1]
