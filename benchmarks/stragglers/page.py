@@ -197,9 +197,10 @@ Grey: all other methods. Lines are medians of {len(part.seeds)} seeds.
 - 10 clients a round or at work at once, drawn by size with replacement, and plain means. FedAvg
   with uniform draws, Oort and TiFL weighs answers by samples, since these draws do not; so does
   FedBalancer by itself, so it draws uniformly (on MNIST it drew by size as well, which counts
-  sizes twice, and is not run anew). SCAFFOLD, FedDyn and CA2FL meet the same draws by size, where
-  their papers have uniform ones. "Partial" with SCAFFOLD and FedDyn: slow clients train as many
-  epochs as fit. TimelyFL is missing, for it needs several layers.
+  sizes twice, and is not run anew); "FedCore, uniform" is there to be held against it. SCAFFOLD,
+  FedDyn and CA2FL meet the same draws by size, where their papers have uniform ones. "Partial" with
+  SCAFFOLD and FedDyn: slow clients train as many epochs as fit. TimelyFL is missing, for it needs
+  several layers.
 {not_run(studies)}- `fedcore verify` read {events:,} events of these runs and found {wrong} wrong.
 
 ## All methods

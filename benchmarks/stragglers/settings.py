@@ -70,6 +70,9 @@ METHODS: dict[str, Method] = {
     # ours
     "tempo": Method("Tempo", "tempo"),
     "fedcore": Method("FedCore", "fedcore"),
+    "fedcore-uniform": Method(
+        "FedCore, uniform", "fedcore", {"selection": "uniform", **_BY_SAMPLES}
+    ),
     "fedcore-buff": Method("FedCore-Buff", "fedcore-buff"),
     "fedcore-async": Method("FedCore-Async", "fedcore-async"),
     "fedcore-momentum": Method(
