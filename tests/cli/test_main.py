@@ -278,6 +278,19 @@ def test_version_list_and_help():
     assert "fedcore compare --out" in fedcore("--help").stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("report",), "Folders of jobs."),
+        (("verify",), "Folder of a job."),
+        (("data", "fetch"), "Dataset, e.g. mnist"),
+    ],
+)
+def test_help_says_what_arguments_are(command, said):
+    """Which some versions of click leave out."""
+    assert said in fedcore(*command, "--help").stdout
+
+
 def test_a_file_may_hold_what_the_help_of_it_says(tmp_path):
     """All tables of options but the first, of which it has --data and --method."""
     text = " ".join(fedcore("compare", "--help").stdout.replace("│", " ").split())
