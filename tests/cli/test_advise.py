@@ -78,9 +78,9 @@ def test_seconds_are_a_tau_of_ones_own(fleet, options, tau):
 
 def test_a_file_of_a_spreadsheet_may_begin_with_a_mark(fleet):
     path = pathlib.Path(fleet)
-    plain = fedcore.advise(fleet)
+    plain = fedcore.advise(fleet, model_bytes=100)
     path.write_text(path.read_text("utf-8"), "utf-8-sig")
-    assert fedcore.advise(fleet) == plain
+    assert fedcore.advise(fleet, model_bytes=100) == plain
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,14 @@ def test_a_fleet_needs_its_samples(tmp_path, text):
         fedcore.advise(str(path))
 
 
+def test_links_need_the_size_of_the_model(fleet):
+    """Without one, sending took no time, and the deadline was too short for anybody's answer."""
+    with pytest.raises(BadOption, match="model_bytes must be above 0 where a fleet has links"):
+        fedcore.advise(fleet)
+    pathlib.Path(fleet).write_text(HEADER + "0,1,,,5\n1,1,,,5\n")
+    assert fedcore.advise(fleet).best.deadline > 0
+
+
 def test_samples_that_are_a_slip_of_the_hand_are_refused(fleet):
     pathlib.Path(fleet).write_text(HEADER + "0,1,,,1e30\n")
     with pytest.raises(BadOption, match="samples must be at most 1,000,000,000,000, got 1"):
@@ -205,8 +213,9 @@ def run(monkeypatch, *arguments):
 def test_the_command_shows_a_table_a_sentence_and_a_picture(monkeypatch, capsys, fleet, tmp_path):
     pytest.importorskip("typer")
     pytest.importorskip("matplotlib")
+    given = "--benchmark", fleet, "--model-bytes", 100, "--epochs", "10"
     with pytest.raises(SystemExit) as left:
-        run(monkeypatch, "--benchmark", fleet, "--epochs", "10", "--plot", tmp_path / "a.png")
+        run(monkeypatch, *given, "--plot", tmp_path / "a.png")
     shown = capsys.readouterr().out
     assert left.value.code == 0
     assert "on_coresets" in shown

@@ -102,6 +102,8 @@ def advise(
     rows = read_fleet(source)
     if not rows or max(row[-1] for row in rows.values()) == math.inf:
         raise BadOption(f"speeds {source!r} must have a last column 'samples' here; add it")
+    if not model_bytes and min(min(row[1:3]) for row in rows.values()) < math.inf:
+        raise BadOption("model_bytes must be above 0 where a fleet has links, got 0; say the size")
     sizes = {client: math.ceil(row[-1]) for client, row in rows.items()}
     at_least(1, MANY**2)("samples", max(sizes.values()))
     return Advice(tuple(_looked_at(experiment, sizes, LAST_LAYER_INPUT, model_bytes)[0]))
