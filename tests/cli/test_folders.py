@@ -80,6 +80,14 @@ def test_a_merge_that_was_cut_off_is_whole_when_it_is_done_again(machines, tmp_p
     assert files(out) == files(machines[0])
 
 
+def test_what_is_merged_does_not_go_into_itself(machines):
+    """A second merge would have copied what the first had put there, and so on."""
+    before = files(machines[0])
+    with pytest.raises(BadOption, match="out must not lie in a folder that is merged"):
+        merge(machines, machines[0] / "all")
+    assert files(machines[0]) == before
+
+
 def test_a_single_job_goes_by_its_folders_name(machines, tmp_path):
     assert merge([machines[0] / CORE.path], tmp_path / "out") == 1
     assert files(tmp_path / "out" / "30") == files(machines[0] / CORE.path)

@@ -33,6 +33,8 @@ def merge(sources: Sequence[Path], out: Path) -> int:
                 raise BadOption(f"{[*wrong, 'rounds'][0]} of {where} differ; leave out one of them")
             if (len(mine), (job / SUMMARY).exists()) > (len(theirs), (other / SUMMARY).exists()):
                 best[name] = job
+    if any(source.resolve() in out.resolve().parents for source in sources):
+        raise BadOption(f"out must not lie in a folder that is merged, got {str(out)!r}; move it")
     for name, job in best.items():
         if job != (target := out / name):
             shutil.rmtree(target, ignore_errors=True)
