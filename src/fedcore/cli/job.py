@@ -48,8 +48,10 @@ def run_job(
 
     def tell(run: RunKey, done: int, share: float) -> None:
         label = f"{strategy_title(run.strategy)}, {run.stragglers:g} % stragglers"
-        label += f", step size {run.learning_rate:g}" if run.learning_rate is not None else ""
-        label += f", seed {run.seed}" if len(experiment.seed) > 1 else ""
+        if run.learning_rate is not None:
+            label += f", step size {run.learning_rate:g}"
+        if len(experiment.seed) > 1:
+            label += f", seed {run.seed}"
         completed = (order.setdefault(run, len(order)) + share) * length
         progress.update(bar, description=label, completed=completed)
         if share == 1 and not notices.is_terminal:

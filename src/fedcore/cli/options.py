@@ -65,8 +65,10 @@ def experiment_from(given: dict[str, Any], config: Path | None) -> Experiment:
 
 def _parameter(name: str) -> inspect.Parameter:
     flag = "--" + name.replace("_", "-")
-    kind: Any = Annotated[list[str] | None, typer.Option(flag, help=TABLES.get(name))]
-    if name not in TABLES:
+    kind: Any
+    if name in TABLES:
+        kind = Annotated[list[str] | None, typer.Option(flag, help=TABLES[name])]
+    else:
         hint = typing.get_type_hints(Experiment)[name]
         metavars: dict[Any, str] = {int: "NUMBER", float: "NUMBER", str: "NAME", bool: ""}
         metavars[float | str] = "NUMBER|NAME"

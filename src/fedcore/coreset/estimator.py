@@ -30,8 +30,9 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]
         """Choose among the rows of X; classes ``y`` are for selectors that look at them."""
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
         labels = np.unique(y, return_inverse=True)[1] if np.ndim(y) == 1 else None
-        how: Any = {"labels": labels, "selector": self.selector, "seed": self.seed}
-        found = select_coreset(rows, self.budget, **how)
+        found = select_coreset(
+            rows, self.budget, labels=labels, selector=self.selector, seed=self.seed
+        )
         self.sample_indices_, self.sample_weight_ = found.indices, found.weights
         self.objective_ = found.objective
         return self

@@ -168,11 +168,13 @@ class on_time(Turn):  # noqa: N801, used like a function
                 watching = Watching(self._model, *specs)
                 with watching.watch():
                     yield from self._steps(self._loader.batch_sampler, watching)
-                self.examples = max(self.examples, sum(map(len, watching.drawn)))  # some twice
+                # A sampler may draw some twice.
+                self.examples = max(self.examples, sum(map(len, watching.drawn)))
         self.over()
 
     def _steps(self, batches: Any, watching: Watching) -> Iterator[Any]:
         """Hand out batches while there is time; a step lasts from one question to the next."""
+        device = next((p.device for p in self._model.parameters()), None)
         loader, steps, drawn = copy.copy(self._loader), length_hint(batches, -1), watching.drawn
 
         def noted() -> Iterator[Sequence[int]]:  # before a batch is read, by workers perhaps
@@ -191,8 +193,8 @@ class on_time(Turn):  # noqa: N801, used like a function
             self.under_way = len(drawn[watching.out])
             watching.out += 1
             yield batch
-            if (first := next(self._model.parameters(), None)) is not None and first.is_cuda:
-                torch.cuda.synchronize(first.device)  # what is only queued has not been trained
+            if device is not None and device.type == "cuda":
+                torch.cuda.synchronize(device)  # what is only queued has not been trained
         self.note()
 
     def _choose(self, number: int, phase: Phase, watching: Watching) -> list[list[int]]:

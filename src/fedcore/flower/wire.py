@@ -82,7 +82,8 @@ def read_order(text: Any) -> Order:
     try:
         told = json.loads(text)
         if told.pop("format", None) != FORMAT:
-            raise BadMessage(f"its format is not {FORMAT}; use one FedCore version on all sides")
+            what = f"the order is not of format {FORMAT}"
+            raise BadMessage(f"{what}; server and client need one FedCore version")
         order: Order = _made(Order, told)
         compression.read("compress", order.compress)
         for phase in checked(order.assignment.plan).phases:

@@ -159,8 +159,8 @@ class VirtualClock(Clock):
 
     def send(self, jobs: Sequence[Job]) -> None:
         """Hand jobs out now; those of an earlier process keep the time at which they arrive."""
-        left = self.budget - self.began
-        self.over, self.now = self.over or self.now > left, min(self.now, left)  # asking took it
+        left = self.budget - self.began  # which a draw that asked clients may have used up
+        self.over, self.now = self.over or self.now > left, min(self.now, left)
         working = {job.assignment.client_id for job in self._queue}
         if double := sorted(working & {job.assignment.client_id for job in jobs}):
             who = f"client {double[0]}, who is at work"
@@ -248,8 +248,10 @@ class VirtualClock(Clock):
             generator = stream(told.seed, *told.path("dropout"))
             if generator.random() < self.dropout:
                 lost = seconds = download + generator.random() * work / profile.capability
-        pause: Callable[..., float] = self.presence.pause if self.presence else lambda *_: 0.0
-        before, away = (pause(told.client_id, time, spent) for spent in (download, seconds))
+        before = away = 0.0
+        if self.presence is not None:
+            before = self.presence.pause(told.client_id, time, download)
+            away = self.presence.pause(told.client_id, time, seconds)
         known = {"work": work, "speed": profile.capability, "bytes_down": self.model_bytes}
         known |= {"download": download, "upload": self._answer_bytes(job) / profile.upload}
         known |= {"deadline": self.deadline, "promised": self.promised}

@@ -140,8 +140,9 @@ class Server:
         new = replace(new, sampler=self._memory, seen=self._seen)
         new = replace(new, time=clock.began, jobs=clock.in_flight)
         events = clock.happened()
-        ages = ((told, state.version - told.base_version) for told in (() if cut else taken))
-        events += [event("merged", clock.began, told, staleness=age) for told, age in ages]
+        for told in () if cut else taken:
+            stale = state.version - told.base_version
+            events.append(event("merged", clock.began, told, staleness=stale))
         ordered = tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))
         return Merged(new, seconds, ordered, rejected, trained, tuple(events), cut)
 

@@ -85,7 +85,9 @@ def simulate(
     read = partial(as_client, floating=floating, classes=False)
     every = (read(f"client {number}", members[number]) for number in members)
     sample = next((data.take(slice(0, 1)) for data in every if len(data)), None)
-    classes = try_out(Task(model, head, settled(terms, sample[1])), *sample) if sample else 1
+    classes = 1
+    if sample is not None:
+        classes = try_out(Task(model, head, settled(terms, sample[1])), *sample)
     dataset = check_dataset(FederatedDataset(members, test, classes), floating, terms)
     federation = federate(dataset, model, head, terms)
     name = "own" if isinstance(strategy, Strategy) else strategy

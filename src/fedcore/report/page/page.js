@@ -53,7 +53,8 @@ function lines(panel, y, x) {
     if (curves.length > 1) for (const own of curves) add(name, `${data.strategies[name]}, a seed`, [...own.values()], 0.7, 2);
     add(name, data.strategies[name], shared.map((round) => ({ x: middle(round, "x"), y: middle(round, "y") })), 2.2, 1);
     const paper = x === "round" && panel.paper[name]?.[y];
-    if (paper) add(name, `${data.strategies[name]}, paper`, paper[0].map((at, n) => ({ x: at, y: paper[1][n] })), 1.5, 3, { borderColor: faint(name), borderDash: [2, 3] });
+    const points = paper && paper[0].map((at, n) => ({ x: at, y: paper[1][n] }));
+    if (paper) add(name, `${data.strategies[name]}, paper`, points, 1.5, 3, { borderColor: faint(name), borderDash: [2, 3] });
   }
   const ends = sets.filter((set) => set.order !== 2).map((set) => `${set.label} ${short(set.data.at(-1)?.y ?? NaN)}`);
   return { sets, scales: { x: axis(LABELS[x], x === "time"), y: axis(LABELS[y]) }, alt: `${LABELS[y]} at the end: ${ends.join(", ")}` };
@@ -71,13 +72,15 @@ function times(panel) {
   const every = [...sets, deadline].map((set) => ({ showLine: true, pointRadius: 0, ...set }));
   const x = axis("", false, { min, max, grid: { display: false }, ticks: { callback: (place) => data.strategies[found[place][0]] },
     afterBuildTicks: (own) => (own.ticks = found.map((_, value) => ({ value }))) });
-  return { sets: sets.length ? every : [], scales: { x, y: axis("Time of a client in deadlines (log)", true) }, alt: sets.map((set) => set.label).join("; ") };
+  const scales = { x, y: axis("Time of a client in deadlines (log)", true) };
+  return { sets: sets.length ? every : [], scales, alt: sets.map((set) => set.label).join("; ") };
 }
 
 function steps(panel) {
   const sets = Object.entries(panel.steps).filter(([, points]) => points.length).map(([strategy, points]) => ({ strategy, pointRadius: 4,
     label: data.strategies[strategy], data: points.map(([x, y]) => ({ x, y })), backgroundColor: faint(strategy), borderColor: colourOf(strategy) }));
-  return { sets, scales: { x: axis("Epochs that FedProx has time for"), y: axis("Gradient steps in a round") }, alt: "Gradient steps of slow clients with FedProx and with FedCore" };
+  const scales = { x: axis("Epochs that FedProx has time for"), y: axis("Gradient steps in a round") };
+  return { sets, scales, alt: "Gradient steps of slow clients with FedProx and with FedCore" };
 }
 
 // By row, [what, from, to] as bars, with a colour for each kind of what.
