@@ -247,6 +247,27 @@ def test_results_are_of_this_study_and_say_what_is_missing(name):
     assert {(*figures.setting_of(row), row["arm"]) for row in found["rows"]} <= cells
 
 
+def test_runs_that_another_machine_made_stay(tmp_path):
+    """Two folders, a seed each, one of them twice: three runs, the later of the same one."""
+    made = {0: (0.5, 3), 1: (0.6, 0)}
+    for folder, (seed, changed) in enumerate([(0, 0.0), (1, 0.0), (1, 0.1)]):
+        cell = settings.Cell("random", 0.1, 10, "constant", "clean", seed)
+        accuracy, rejected = made[seed]
+        told = {"accuracies": [accuracy + changed] * 30, "rejected": rejected}
+        lines = tmp_path / str(folder) / "1-of-1.jsonl"
+        lines.parent.mkdir()
+        lines.write_text(json.dumps({**asdict(cell), **told}))
+        maker = {"commit": f"of {folder}"}
+        (lines.parent / pieces.ENVIRONMENT).write_text(json.dumps(maker))
+        path = condense.condense("mnist-gentle", lines.parent, tmp_path)
+    found = json.loads(path.read_text())
+    assert (found["runs"], found["missing"]) == (2, 13)
+    (row,) = found["rows"]
+    assert (row["seeds"], row["final"], row["rejected"]) == ([0, 1], [0.5, 0.7], 3)
+    assert found["environment"] == {"commit": "of 2"}
+    assert found["before"] == [{"commit": "of 0"}, {"commit": "of 1"}]
+
+
 def test_a_page_says_what_results_say(tmp_path, monkeypatch):
     """Made up: InfoBatch two points ahead of everybody in every seed, k-medoids one behind."""
     ahead = {"infobatch": 0.02, "medoids": -0.01, "medoids-unweighted": -0.01}
