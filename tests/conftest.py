@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ from fedcore.types import ClientData
 CHECKOUT = Path(__file__).parents[1]
 PER_CLASS = 60
 
+# In the background of a shell interruptions are ignored, also by processes that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # small steps: threads cost more than they bring
 torch.backends.cudnn.allow_tf32 = False  # equality is judged in float32, on a GPU too
 
