@@ -1,5 +1,8 @@
 """Oort against its formulas, worked out by hand; without chance where ε is 0 and c is 1."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from fedcore.errors import BadOption
@@ -162,6 +165,15 @@ def test_who_sat_out_is_known_and_counts_with_the_time_that_its_profile_promises
     profiles = {0: ClientProfile(10, 1.0), 1: ClientProfile(10, 0.001)}
     nothing = LocalUpdate(1, {}, 10, seconds=0.0)
     assert drawn(GREEDY, [answer(0, 1.0), nothing], profiles=profiles) == [{0}]
+
+
+@pytest.mark.parametrize("lost", [math.inf, math.nan])
+@pytest.mark.parametrize("many", [1, 6])
+def test_losses_of_who_diverges_are_large_and_end_no_run(lost, many):
+    """A regression's squares overflow while its parameters are still finite."""
+    broken = [replace(answer(client, 1.0), loss_square_sum=lost) for client in range(many)]
+    sound = [answer(client, 1.0) for client in range(many, 8)]
+    assert drawn({**GREEDY, "clip": 100.0}, [*broken, *sound], count=many) == [set(range(many))]
 
 
 @pytest.mark.parametrize(

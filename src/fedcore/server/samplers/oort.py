@@ -54,7 +54,7 @@ def build(
     def observe(memory: Params, update: LocalUpdate, sizes: ClientSizes) -> Params:
         """Keep (U, t, L) of everybody's last answer, and Σ U of every round."""
         now, mean = update.base_version + 1, update.loss_square_sum / max(1, update.loss_count)
-        utility = update.num_samples * math.sqrt(mean)
+        utility = update.num_samples * math.sqrt(min(1e99, mean))  # infinite or NaN: it diverges
         last, achieved = table(memory, "last", len(sizes), 3), table(memory, "achieved", now, 1)
         own = (utility, update.seconds or 0.0, now)
         last[sizes.place(update.client_id)] = torch.tensor(own, dtype=last.dtype)
