@@ -92,14 +92,15 @@ class Phase:
     coreset: CoresetSpec | None = None  # None: on all of them
     forward_price: float | None = None  # only forward, each at that share of a trained one (4.4b)
 
+    def trained(self, num_samples: int) -> int:
+        """Samples that take part in its steps, on a client that holds ``num_samples``."""
+        chosen = num_samples if self.coreset is None else self.coreset.budget
+        return 0 if self.forward_price is not None else self.epochs * min(chosen, num_samples)
+
     def work(self, num_samples: int) -> int:
-        """Samples this phase processes on a client that holds ``num_samples``."""
-        if self.forward_price is not None:
-            return math.ceil(self.forward_price * num_samples)
-        if self.coreset is None:
-            return self.epochs * num_samples
-        chosen = math.ceil(self.coreset.price * num_samples)
-        return self.epochs * min(self.coreset.budget, num_samples) + chosen
+        """Samples that it costs: those, and what looking or choosing is priced at."""
+        price = self.forward_price or (self.coreset.price if self.coreset else 0.0)
+        return self.trained(num_samples) + math.ceil(price * num_samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,7 @@ class LocalPlan:
 
     def trained(self, num_samples: int) -> int:
         """Samples that take part in steps under this plan; those only looked at do not count."""
-        steps = (phase for phase in self.phases if phase.forward_price is None)
-        return sum(phase.work(num_samples) for phase in steps)
+        return sum(phase.trained(num_samples) for phase in self.phases)
 
     def work(self, num_samples: int) -> int:
         """Samples processed under this plan, a share of the model's price each: what is charged."""

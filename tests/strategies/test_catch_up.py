@@ -56,6 +56,13 @@ def test_forward_passes_are_no_training():
     assert plan.work(100) == 250
 
 
+def test_the_price_of_choosing_is_no_training():
+    """Of 190 samples 100 go into the first epoch, 30 into choosing, and 9 x 6 into steps."""
+    plan = fedcore.build(catch_up=10, selection_price=0.3).plan(client, 190.0, 10)
+    assert (plan.trained(100), plan.work(100)) == (154, 184)
+    assert plan.step_scale == pytest.approx(1000 / 154)
+
+
 def test_who_sits_out_has_nothing_to_scale():
     assert caught_up(SIT_OUT, 100, 10, 2.0) is SIT_OUT
 
