@@ -5,7 +5,7 @@ A step minimises Σ_j coefficient_j · L_j(w) over its batch. For a coreset of b
 
 * scaled        (b/m) · δ_j / |B|     expected step = (1/m) Σ δ_j ∇L_j, the paper's g_t^i
 * normalised    δ_j / Σ_{l in B} δ_l  the authors' code; a ratio, so biased
-* proportional  1 / |B|, with j drawn with probability δ_j / m; same expectation as scaled
+* proportional  Σ δ / m / |B|, with j drawn with probability δ_j / Σ δ; same expectation as scaled
 
 The full set is the coreset of everything with δ = 1, for which the first two are 1 / |B|.
 """
@@ -54,7 +54,7 @@ def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generato
     total = weights.sum() if samples.total is None else samples.total
     if samples.weighting is Weighting.PROPORTIONAL:
         order = generator.choice(size, size=(epochs, size), p=weights / weights.sum())
-        weights, total = np.ones(size), size  # who weighs more is drawn more often
+        weights, total = np.ones(size), size * (total / weights.sum())  # drawn by them already
     else:
         order = generator.permuted(np.tile(np.arange(size), (epochs, 1)), axis=1)
     steps = -(-size // batch_size)
