@@ -1,7 +1,7 @@
 """FedBalancer: clients train on the samples whose loss is above a threshold that the server sets.
 
 A client remembers the losses l_j of its samples: of all from a forward pass when it is first drawn,
-later of those it trains on. With H = {j : l_j >= θ}, and w samples that fit before the deadline,
+later of those it trains on. With H = {j : l_j >= θ}, and w = E floor(c τ / E) samples, or c τ if 0,
 
     a.  w >= E m      all m samples, E epochs
     b.  w >= E |H|    n = floor(w / E) samples, E epochs
