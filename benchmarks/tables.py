@@ -283,7 +283,7 @@ What we take from it: k-medoids and its same-label form have the lowest objectiv
 lowest losses everywhere; greedy CRAIG is as good and several times slower. Choosing by norm or
 loss alone (EL2N, top losses) does not represent the CNN's full set: the gradient is wrong by 2 to 9
 times its length, which costs loss early and little late. GRAD-MATCH matches the sum with few
-samples, 48 on Synthetic and nine of the CNN's, and trains on those. *Scaled* weights do best early
+samples, 30 on Synthetic and nine of the CNN's, and trains on those. *Scaled* weights do best early
 and no worse than a thousandth late; *normalised* and *proportional* lose most early. Hence the
 defaults: `kmedoids`, `scaled`.
 
