@@ -1,6 +1,7 @@
 """``on_time``: what a user's own loop is handed, in which proportions, and for how long."""
 
 import logging
+import time
 from collections import Counter
 
 import numpy as np
@@ -236,6 +237,21 @@ def test_workers_read_ahead_and_nothing_gets_mixed_up(workers):
     assert chosen(num_workers=workers) == chosen()
 
 
+class Sluggish(TensorDataset):
+    """The first batch takes its worker longer than the other one needs for all the rest."""
+
+    def __getitem__(self, key):
+        time.sleep(0.4 if key == 0 else 0.0)
+        return super().__getitem__(key)
+
+
+def test_workers_that_may_overtake_one_another_do_not():
+    device = Device(coreset_plan(7))
+    dataset = Sluggish(device.x, device.y)
+    device.loader = DataLoader(dataset, 8, num_workers=2, in_order=False)
+    assert flat(device.train(device.batches())[:13]) == list(range(COUNT))
+
+
 @pytest.mark.parametrize(("deadline", "starts"), [(0.0, 0), (20.0, 1), (70.0, 2), (1000.0, 5)])
 def test_no_workers_are_started_when_time_is_up(monkeypatch, deadline, starts):
     """Starting them takes longer than a batch, once for each of the epochs that are left."""
@@ -276,6 +292,22 @@ def test_samples_may_be_named_as_their_sampler_names_them(keys, coreset):
     met = flat(device.train(batches))
     assert (len(met), len(set(met))) == ((COUNT + 3 * 31, COUNT) if coreset else (20, 20))
     assert batches.report()["fell-back"] == 0
+
+
+class Unmeasured:
+    """A sampler that has no length, as a user's own need have none."""
+
+    def __iter__(self):
+        return iter(range(60))
+
+
+@pytest.mark.parametrize("coreset", [True, False])
+def test_a_sampler_need_not_have_a_length(coreset):
+    drawn = LocalPlan((Phase(1, CoresetSpec(20, "uniform-plain", "none")),), Way.RANDOM_SUBSET)
+    device = Device(coreset_plan(7) if coreset else drawn, shuffle=False, sampler=Unmeasured())
+    met = flat(device.train(device.batches()))
+    assert set(met) <= set(range(60))
+    assert len(set(met)) == (60 if coreset else 20)
 
 
 def plain(model, batches, optimiser):

@@ -183,7 +183,7 @@ class on_time(Turn):  # noqa: N801, used like a function
                 yield drawn[-1]
 
         # The same workers and collate function for other batches; plain assignment is refused.
-        loader.__dict__.update(batch_sampler=noted(), _iterator=None)
+        loader.__dict__.update(batch_sampler=noted(), _iterator=None, in_order=True)
         ready: Iterator[Any] = iter(loader) if self.go_on() else iter(())  # no workers when late
         while watching.out != steps and not self.said.cut_short and self.go_on():
             try:
@@ -200,7 +200,7 @@ class on_time(Turn):  # noqa: N801, used like a function
     def _choose(self, number: int, phase: Phase, watching: Watching) -> list[list[int]]:
         """Which samples make which batch: drawn with chances δ_j / m, or all alike if δ is."""
         told, began = self.order.assignment, self.clock.steady()
-        batches = watching.drawn or list(self._loader.batch_sampler or ())
+        batches = watching.drawn or list(self.batch_sampler)
         # Who was met twice is twice as likely: the user's sampler may balance classes.
         own = np.fromiter((key for batch in batches for key in batch), object)
         if not len(own):
