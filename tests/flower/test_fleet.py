@@ -49,12 +49,12 @@ def test_speed_is_of_training_and_overhead_the_rest():
     assert known[0].capability == 10.0
     assert known[0].transfer_seconds(BYTES) == pytest.approx(1.0)  # half of a first trip's 2 s
     assert known.seen(2, 60.0).seconds(2) == pytest.approx([80 / 10 + 2.0])
-    assert known.known_ways() == []
+    assert len(known.nodes[0].ways) == 1
     known.learn(0, report(work=100, seconds=20.0), 40, 26.0, True)
     assert known[0].capability == 7.5
     assert known[0].transfer_seconds(BYTES) == pytest.approx(4.0)
     assert known.seen(2, 60.0).seconds(2) == pytest.approx([80 / 7.5 + 4.0])
-    assert known.known_ways() == [pytest.approx(4.0)]
+    assert known.nodes[0].way == pytest.approx(4.0)
 
 
 def test_a_trip_that_was_not_seen_to_end_says_nothing_of_the_way():
@@ -94,13 +94,11 @@ def test_a_good_answer_ends_a_row_of_lies():
         known.refuse(0, 1)
         known.refuse(0, 1)
         known.accept(0, 1.0)
-    assert known.left_out(2) == set()
+    assert known.nodes[0].left_out_until == 0
     assert known.nodes[0].refused == 8
     for _ in range(3):
         known.refuse(0, 7)
-    assert [version for version in range(20) if known.left_out(version) and version > 7] == [
-        *range(8, 13)
-    ]
+    assert known.nodes[0].left_out_until == 13  # left out of the five from 8 on
 
 
 def test_nobody_is_faster_than_who_was_not_measured():

@@ -76,8 +76,9 @@ class GridClock(Clock):
         # What a job may last, by its node's clock and on the wall.
         self.limit = self.deadline if self._bounded else self._most
         self.patience = self._most if self._virtual else self.limit
-        ways = self.fleet.known_ways()
-        if ways and len(ways) == len(self.fleet.online) and min(ways) >= self.limit:
+        nodes = [self.fleet.nodes[client] for client in self.fleet.online]
+        ways = [node.way for node in nodes if len(node.ways) > 1]  # which are known from trip 2 on
+        if ways and len(ways) == len(nodes) and min(ways) >= self.limit:
             raise BadOption(
                 f"everybody would sit out: the deadline is {self.limit:.1f} s, but messages alone "
                 f"take {min(ways):.1f} to {max(ways):.1f} s; set it to {2 * max(ways):.0f} s"
@@ -145,9 +146,9 @@ class GridClock(Clock):
         return Action.MERGE_AND_CANCEL if over else Action.WAIT
 
     def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[Message]:
-        """Answers to messages that are no jobs, which take no longer than the round did, or so."""
+        """Answers to messages that are no jobs, which take about as long as the round did."""
         took = self.post.monotonic() - self._round_began
-        limit = TTL * min(self.patience, max(LEAST_ASKED, took))
+        limit = max(LEAST_ASKED, TTL * min(self.patience, max(LEAST_ASKED, took)))
         letters = [Letter(nodes[m.metadata.dst_node_id], None, limit) for m in messages]
         self.post.push(messages, letters)
         until, out = self.post.monotonic() + limit, self.post.out
@@ -159,17 +160,22 @@ class GridClock(Clock):
     def collect(self) -> None:
         """Take in what has come: learn from it, pass on what is good and in time."""
         for letter in self.post.pull():
-            if letter.job is None:
-                continue
-            try:
-                failure = self._read(letter, letter.job)
-            except wire.BadMessage as error:
-                self.fleet.refuse(letter.client, letter.job.assignment.base_version)
-                self.notes.refused += 1
-                failure = f"refused: {error}"
+            job, answer, failure = letter.job, letter.answer, None
+            if answer is None and letter.trip >= TTL * letter.limit:
+                failure = "its message expired"
+            elif answer is not None and answer.has_error():
+                failure = f"code {answer.error.code}: {answer.error.reason!r:.200}"
+            elif job:
+                try:
+                    failure = self._read(letter, job)
+                except wire.BadMessage as error:
+                    self.fleet.refuse(letter.client, job.assignment.base_version)
+                    self.notes.refused += 1
+                    failure = f"refused: {error}"
             if failure:
-                log(WARNING, "node %d, order %d: %s", letter.client, letter.job.sequence, failure)
-            if failure and letter.wanted:
+                what = f"order {job.sequence}" if job else "evaluation"
+                log(WARNING, "node %d, %s: %s", letter.client, what, failure)
+            if failure and job and letter.wanted:
                 self.notes.failed.append((letter.client, failure))
 
     def _draw(self, asked: Draw) -> Cohort:
@@ -177,7 +183,8 @@ class GridClock(Clock):
         owner, least, began = self._owner, self._owner.min_available_nodes, self.post.monotonic()
         while True:
             self.fleet.meet(self.post.grid.get_nodes())
-            online, liars = set(self.fleet.online), self.fleet.left_out(asked.version)
+            online, nodes = set(self.fleet.online), self.fleet.nodes
+            liars = {c for c in online if nodes[c].left_out_until > asked.version}
             free = online - (busy := self.post.busy()) - liars
             if asked.busy or (len(online) >= least and free):
                 break
@@ -215,12 +222,8 @@ class GridClock(Clock):
     def _read(self, letter: Letter, job: Job) -> str | None:
         """Take an answer in; gives why it is none that can be merged."""
         told, options, answer, trip = job.assignment, self._options, letter.answer, letter.trip
-        if answer is None and trip >= TTL * letter.limit:
-            return "its message expired"
         if answer is None:
             raise wire.BadMessage("its bytes are no message")
-        if answer.has_error():
-            return f"code {answer.error.code}: {answer.error.reason!r:.200}"
         epochs = max(options.local_epochs, sum(phase.epochs for phase in told.plan.phases))
         order = told.base_version, job.sequence, epochs
         report, examples, metrics = wire.read_counts(answer.content, *order, trip)

@@ -129,10 +129,6 @@ class Fleet(Mapping[ClientId, ClientProfile]):
             text = "node %d is left out of %d rounds: it sent %d bad answers in all"
             log(WARNING, text, client, node.left_out, node.refused)
 
-    def left_out(self, version: int) -> set[ClientId]:
-        """Who is left out of a round for bad answers."""
-        return {c for c in self.online if self.nodes[c].left_out_until > version}
-
     def seen(self, epochs: int, most: float) -> Seen:
         """What a deadline is decided by: who is online and was measured, and the rounds so far."""
         there = [self.nodes[client] for client in self.online if self.nodes[client].speed]
@@ -140,10 +136,6 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         samples, speeds, ways = known.T
         rounds, drawn = np.array(self.rounds).reshape(-1, 3), np.ones(len(there), bool)
         return Seen(epochs, samples, speeds, ways, drawn, len(self.online), rounds, most)
-
-    def known_ways(self) -> list[float]:
-        """Seconds of the way to who is online, which are known from trip 2 on."""
-        return [one.way for c in self.online if len((one := self.nodes[c]).ways) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """All that was learned, for a checkpoint."""

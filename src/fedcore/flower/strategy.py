@@ -230,9 +230,14 @@ class FedCore(FedAvg):
         return result
 
     def _aggregated(self, function: Callable[..., Metrics], records: list[RecordDict]) -> Metrics:
-        """The users' metrics of all answers together, if they fit together."""
+        """The users' metrics together, of the answers that name what most of them name."""
+        named = [sorted(n for m in one.metric_records.values() for n in m) for one in records]
+        usual = max(named, key=lambda own: (named.count(own), len(own)), default=None)
+        alike = [record for record, own in zip(records, named, strict=True) if own == usual]
+        if odd := len(records) - len(alike):  # which a sum would count as 0
+            log(WARNING, "metrics of %d answers are left out: most have others", odd)
         try:
-            return function(records, self.weighted_by_key) if records else None
+            return function(alike, self.weighted_by_key) if alike else None
         except Exception as error:
             log(WARNING, "the metrics of the answers cannot be aggregated: %r", error)
             return None
