@@ -77,15 +77,17 @@ def test_the_way_back_is_mean_and_two_deviations_with_the_clocks_error(error):
 def test_ten_times_the_median_is_the_longest_update():
     known = fleet(1)
     for norm, longest in ((1.0, float("inf")), (3.0, float("inf")), (2.0, 20.0), (9.0, 25.0)):
-        known.accept(0, norm)
-        assert known.longest() == longest
+        known.accept(0, norm, 1)
+        assert known.longest(1) == longest
+        assert known.longest(4) == 2 * longest
+        assert known.longest(10**9) == known.longest(100)  # of whatever is said
 
 
 def test_where_nobody_moves_everything_is_accepted():
     known = fleet(1)
     for _ in range(5):
-        known.accept(0, 0.0)
-    assert known.longest() == float("inf")
+        known.accept(0, 0.0, 1)
+    assert known.longest(1) == float("inf")
 
 
 def test_a_good_answer_ends_a_row_of_lies():
@@ -93,7 +95,7 @@ def test_a_good_answer_ends_a_row_of_lies():
     for _ in range(4):
         known.refuse(0, 1)
         known.refuse(0, 1)
-        known.accept(0, 1.0)
+        known.accept(0, 1.0, 1)
     assert known.nodes[0].left_out_until == 0
     assert known.nodes[0].refused == 8
     for _ in range(3):

@@ -372,6 +372,14 @@ def test_a_node_that_leaves_out_a_metric_lowers_nobody_elses(caplog):
     assert "metrics of 2 answers are left out" in caplog.text
 
 
+def test_who_is_fast_among_slow_nodes_is_not_taken_for_a_liar():
+    """Sixty times the work, and thirty times as far: it was refused, and left out in the end."""
+    slow = adding(0.1, samples=100, work=5, seconds=19.0, trip=20.0, cut_short=1)
+    nodes = {7: slow, 8: slow, 9: adding(3.0, samples=100)}
+    result, _ = run(nodes, 3)
+    assert torch.allclose(weights(result), START["w"] + 3 * (0.1 + 0.1 + 3.0) / 3)
+
+
 def test_who_fails_to_evaluate_is_told_of(caplog):
     fails = failing(2)
     nodes = {

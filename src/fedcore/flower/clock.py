@@ -76,9 +76,8 @@ class GridClock(Clock):
         # What a job may last, by its node's clock and on the wall.
         self.limit = self.deadline if self._bounded else self._most
         self.patience = self._most if self._virtual else self.limit
-        nodes = [self.fleet.nodes[client] for client in self.fleet.online]
-        ways = [node.way for node in nodes if len(node.ways) > 1]  # which are known from trip 2 on
-        if ways and len(ways) == len(nodes) and min(ways) >= self.limit:
+        ways = [one.way for c in self.fleet.online if len((one := self.fleet.nodes[c]).ways) > 1]
+        if ways and len(ways) == len(self.fleet.online) and min(ways) >= self.limit:  # from trip 2
             raise BadOption(
                 f"everybody would sit out: the deadline is {self.limit:.1f} s, but messages alone "
                 f"take {min(ways):.1f} to {max(ways):.1f} s; set it to {2 * max(ways):.0f} s"
@@ -145,7 +144,7 @@ class GridClock(Clock):
         over = seen.alarm or seen.answers >= self._wanted or not seen.in_flight
         return Action.MERGE_AND_CANCEL if over else Action.WAIT
 
-    def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[Message]:
+    def ask(self, messages: Sequence[Message], nodes: Mapping[int, ClientId]) -> list[RecordDict]:
         """Answers to messages that are no jobs, which take about as long as the round did."""
         took = self.post.monotonic() - self._round_began
         limit = max(LEAST_ASKED, TTL * min(self.patience, max(LEAST_ASKED, took)))
@@ -155,7 +154,7 @@ class GridClock(Clock):
         while self.post.monotonic() < until and any(x in letters for x in out.values()):
             self.post.sleep(POLL)
             self.collect()
-        return [letter.answer for letter in letters if letter.answer is not None]
+        return [x.answer.content for x in letters if x.answer and x.answer.has_content()]
 
     def collect(self) -> None:
         """Take in what has come: learn from it, pass on what is good and in time."""
@@ -183,8 +182,8 @@ class GridClock(Clock):
         owner, least, began = self._owner, self._owner.min_available_nodes, self.post.monotonic()
         while True:
             self.fleet.meet(self.post.grid.get_nodes())
-            online, nodes = set(self.fleet.online), self.fleet.nodes
-            liars = {c for c in online if nodes[c].left_out_until > asked.version}
+            online = set(self.fleet.online)
+            liars = {c for c in online if self.fleet.nodes[c].left_out_until > asked.version}
             free = online - (busy := self.post.busy()) - liars
             if asked.busy or (len(online) >= least and free):
                 break
@@ -237,7 +236,8 @@ class GridClock(Clock):
         if not report.steps:
             return "it had no time to train"
         how = compression.read("compress", options.compress)
-        params, norm = wire.read_model(answer.content, job.base, self.fleet.longest(), how)
+        longest = self.fleet.longest(report.work)
+        params, norm = wire.read_model(answer.content, job.base, longest, how)
         whole, path = report.work >= options.local_epochs * examples, told.plan.path
         size = None if whole else report.coreset_size or None  # everything is no coreset
         if whole:
@@ -254,6 +254,6 @@ class GridClock(Clock):
             path=path,
             **{name: getattr(report, name) for name in SHARED},
         )
-        self.fleet.accept(letter.client, norm)
+        self.fleet.accept(letter.client, norm, report.work)
         self._ready.append((job, update, RecordDict({"metrics": metrics})))
         return None

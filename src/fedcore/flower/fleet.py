@@ -20,7 +20,7 @@ FADING = 0.8  # of what is known of a node that sits out, every round
 UNMEASURED = 1e9  # samples a second: who is not known yet is told to do everything
 KEPT, RECENT = 16, 4  # trips that are remembered, and those whose mean is the way
 FIRST_SPREAD = 0.5  # seconds, of ways back while there is only one
-NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median in length
+NORMS, FEWEST_NORMS, LONGEST = 64, 3, 10.0  # updates at most so many times the median of them
 LIES, LEFT_OUT = 3, 5  # bad answers in a row, and rounds that a node is left out after them
 
 
@@ -52,7 +52,7 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         self.names: list[str] = []
         self.nodes: list[Node] = []
         self.online: dict[ClientId, int] = {}  # the address of each, for this run
-        self.norms: list[float] = []  # of updates that were accepted
+        self.norms: list[float] = []  # of updates that were accepted, over the root of their work
         self.rounds: list[list[float]] = []  # deadline, Σ of losses, and their number
 
     def meet(self, found: Iterable[NodeInfo]) -> None:
@@ -109,15 +109,16 @@ class Fleet(Mapping[ClientId, ClientProfile]):
             return deadline / 10
         return fmean(seen) + 2 * (pstdev(seen) if len(seen) > 1 else FIRST_SPREAD)
 
-    def longest(self) -> float:
-        """The longest update that is accepted."""
+    def longest(self, work: int) -> float:
+        """The longest update accepted: who does more goes further, but its work is its word."""
         middle = median(self.norms) if len(self.norms) >= FEWEST_NORMS else 0.0
-        return LONGEST * middle or float("inf")
+        held = median([node.samples for node in self.nodes if node.samples] or [1])
+        return LONGEST * middle * min(work, LONGEST**2 * held) ** 0.5 or float("inf")
 
-    def accept(self, client: ClientId, norm: float) -> None:
-        """A good answer, and how far it went."""
+    def accept(self, client: ClientId, norm: float, work: int) -> None:
+        """A good answer, and how far it went by ``work`` samples."""
         self.nodes[client].lies = 0
-        self.norms = [*self.norms, norm][-NORMS:]
+        self.norms = [*self.norms, norm / work**0.5][-NORMS:]
 
     def refuse(self, client: ClientId, version: int) -> None:
         """A bad answer; after some in a row the node is left out, every time for twice as long."""

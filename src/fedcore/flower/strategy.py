@@ -255,5 +255,4 @@ class FedCore(FedAvg):
         # FedAvg's sampling, which else waits without end, sees the idle ones alone.
         nodes, own = SimpleNamespace(get_node_ids=lambda: [*idle]), ConfigRecord({**(config or {})})
         asked = list(self.configure_evaluate(number, arrays, own, cast(Grid, nodes)))
-        good = [reply.content for reply in clock.ask(asked, idle) if reply.has_content()]
-        return self._aggregated(self.evaluate_metrics_aggr_fn, good)
+        return self._aggregated(self.evaluate_metrics_aggr_fn, clock.ask(asked, idle))

@@ -183,7 +183,7 @@ def read_model(
     moved = ((params[name].double() - value.double()).square() for name, value in moving.items())
     norm = math.sqrt(sum(float(squares.sum()) for squares in moved))
     if not norm <= longest or norm == math.inf:
-        raise BadMessage(f"the update has norm {norm:.3g}, above {longest:.3g}, ten usual ones")
+        raise BadMessage(f"the update has norm {norm:.3g}, above ten usual ones, {longest:.3g}")
     return params, norm
 
 
