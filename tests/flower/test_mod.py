@@ -9,13 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from tests.flower.client_side import context, coreset_plan, message, order_for
 
-from fedcore.flower import deadline_mod, turn
+from fedcore.flower import deadline_mod, on_time, turn
 from fedcore.flower.wire import Report, read_report, report_metrics
 
 
@@ -39,6 +41,13 @@ def fresh(**order):
     return msg
 
 
+def trained():
+    """The context of a node that has had a turn before."""
+    own = context()
+    own.state[turn.STATE] = ConfigRecord({"selection": 0.0, "after": 0.0})
+    return own
+
+
 def answers(metrics):
     def handler(msg, _):
         content = RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(metrics)})
@@ -56,7 +65,7 @@ def test_a_handler_that_hangs_becomes_an_error_and_leaves_no_alarm_behind(exits)
                 continue
 
     before = signal.getsignal(signal.SIGALRM)
-    reply = deadline_mod(fresh(deadline=0.3, back=0.1), context(), hangs)
+    reply = deadline_mod(fresh(deadline=0.3, back=0.1), trained(), hangs)
     assert reply.has_error()
     assert reply.error.code == 2
     assert "0.2 s" in reply.error.reason
@@ -82,7 +91,7 @@ def test_off_the_main_thread_only_the_exit_is_set(exits):
     found = []
     handler = answers({"num-examples": 80})
     thread = threading.Thread(
-        target=lambda: found.append(deadline_mod(fresh(deadline=10.0), context(), handler))
+        target=lambda: found.append(deadline_mod(fresh(deadline=10.0), trained(), handler))
     )
     thread.start()
     thread.join()
@@ -127,8 +136,17 @@ def test_odd_numbers_of_examples_are_none(examples):
 
 def test_who_comes_too_late_has_time_to_say_so(exits):
     """An order of long ago: a quarter of the deadline, for the data are read before that."""
-    deadline_mod(message(order_for(coreset_plan(5), deadline=8.0)), context(), answers({}))
+    deadline_mod(message(order_for(coreset_plan(5), deadline=8.0)), trained(), answers({}))
     assert exits[0] == 1.25 * 2.0 + 2.0
+
+
+def test_a_batch_that_takes_longer_than_the_deadline_is_answered_late_the_first_time(exits):
+    """Ended at the deadline in every round, a node would never be known to be so slow."""
+    own, loader = context(), DataLoader(TensorDataset(torch.zeros(4, 1)), 2)
+    deadline_mod(fresh(deadline=8.0), own, answers({}))
+    on_time(loader, torch.nn.Linear(1, 2), fresh(deadline=8.0), own).report()
+    deadline_mod(fresh(deadline=8.0), own, answers({}))
+    assert exits[::2] == pytest.approx([1.25 * 16 + 2, 1.25 * 8 + 2], abs=0.5)
 
 
 def test_a_handler_that_hears_no_alarm_ends_with_its_process():

@@ -33,7 +33,7 @@ STATE = "fedcore"  # what a node remembers from order to order
 CLIENT_RAISED = 2  # Flower's code for a handler that failed
 ALARM, EXIT = (1.02, 1.0), (1.25, 2.0)  # times the seconds that an order leaves, and seconds more
 LONGEST = 2.0**22  # seconds that an alarm waits; timers know no more
-LEAST = 0.25  # of the deadline: who comes too late says so, and reads its data before that
+LEAST, FIRST = 0.25, 2.0  # deadlines: to read data and say one is late; to learn of a long batch
 
 
 class Clock(NamedTuple):
@@ -176,13 +176,14 @@ def deadline_mod(
 ) -> Message:
     """Complete the report; end a handler that does not end by itself: ``ClientApp(mods=[...])``.
 
-    When the time of its order is over, or of its message, it gets an alarm, and the server an error
-    in the same round. One that does not hear that is ended with its process. Of what a handler
-    raises the server gets the kind alone, for the words may hold labels or places of samples.
+    When the time of its order is over (two deadlines in its first turn), or of its message, it gets
+    an alarm, and the server an error. One that does not hear that is ended with its process. Of
+    what it raises the server gets the kind alone, for the words may hold labels or places.
     """
     try:
         order, age = order_of(msg)
-        allowed = max(seconds_for(order, age), LEAST * order.deadline)
+        least = LEAST if STATE in context.state else FIRST
+        allowed = max(seconds_for(order, age), least * order.deadline)
     except wire.BadMessage:  # an evaluation, or of another strategy
         order, allowed = None, msg.metadata.ttl
 
