@@ -631,6 +631,20 @@ def test_arguments_of_fedavg_come_first():
     assert strategy.options.deadline == 7.0
 
 
+def test_a_checkpoint_folder_that_cannot_be_made_is_told_of_before_anybody_works(tmp_path):
+    (tmp_path / "file").touch()
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    with pytest.raises(OSError, match="file"):
+        run(grid.nodes, grid=grid, checkpoint=tmp_path / "file" / "kept")
+    assert not grid.sent
+
+
+def test_a_start_that_is_no_array_record_is_refused():
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    with pytest.raises(BadOption, match="must be an ArrayRecord"):
+        FedCore(deadline=20.0).start(grid, START, 1)
+
+
 def test_a_model_that_is_none_is_refused():
     grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
     with pytest.raises(BadOption, match="initial_arrays"):
@@ -723,6 +737,16 @@ def test_who_answered_and_was_not_needed_is_in_the_records_and_in_no_metric(tmp_
     merged = [1 + c.client_id for c in clients if c.wasted is None]
     assert len(merged) == 2
     assert result.train_metrics_clientapp[1]["own"] == pytest.approx(sum(merged) / 2)
+
+
+def test_the_same_command_with_more_rounds_goes_on(tmp_path):
+    kept = {"checkpoint": tmp_path / "kept", "out": tmp_path / "out"}
+    nodes = {7: adding(1.0), 8: adding(1.0)}
+    run(nodes, 2, **kept)
+    result, _ = run(nodes, 3, **kept)
+    assert torch.equal(weights(result), START["w"] + 3.0)
+    lines = (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
 
 
 def test_a_folder_of_an_earlier_run_is_not_written_over(tmp_path):

@@ -25,7 +25,6 @@ FORMAT, KEPT, FILES = 1, 3, "round-*.safetensors"
 def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
     """Write the state after a round; jobs in flight are lost with the process that sent them."""
     saved, own = to_snapshot(replace(state, jobs=())), {"format": FORMAT, "fleet": fleet.to_json()}
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"round-{state.version:08d}.safetensors"
     save_checkpoint(path, run, state.version, Snapshot(saved.tensors, {**saved.meta, **own}))
     before = sorted(old for old in folder.glob(FILES) if old <= path)  # others are of a lost run
@@ -35,6 +34,7 @@ def save(folder: Path, run: RunKey, state: ServerState, fleet: Fleet) -> None:
 
 def latest(folder: Path, run: RunKey, start: ServerState, fleet: Fleet) -> ServerState:
     """The state after the last round that is whole on disk, and its fleet; else ``start``."""
+    folder.mkdir(parents=True, exist_ok=True)  # which fails now, not after the first round
     for path in folder.glob("round-*.npz"):
         what = f"{str(path)!r} is a checkpoint of an earlier version"
         raise BadOption(f"{what}; end the run with that one, or name another folder")

@@ -155,9 +155,8 @@ class FedCore(FedAvg):
     def configure_train(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: rounds are made inside ``start``."""
         raise FedCoreError(
-            "FedCore makes its rounds itself and cannot be wrapped in another strategy, such as "
-            "Flower's DifferentialPrivacyServerSideFixedClipping, ...AdaptiveClipping or their "
-            "ClientSide forms: call start() of FedCore, and add noise on the clients if need be"
+            "FedCore makes its rounds itself and cannot be wrapped, as in Flower's "
+            "DifferentialPrivacyServerSideFixedClipping: call start(), and add noise by LocalDpMod"
         )
 
     aggregate_train = configure_train
@@ -193,7 +192,7 @@ class FedCore(FedAvg):
         loop = options.local_epochs, MANY, options.seed, num_rounds
         server = Server(method, clock.sampler, clock, fleet, fleet.sizes(), *loop)
         job = {name: getattr(options, name) for name in ("strategy", *SHARED)}
-        job |= {"rounds": num_rounds, "epochs": options.local_epochs}
+        job["epochs"] = options.local_epochs  # not rounds: there may be more another time
         done = state.version if options.checkpoint else None
         out = options.out and ledger.open_folder(Path(options.out), job, run, done)
         result, answered = Result(ArrayRecord(dict(state.params))), num_rounds <= state.version

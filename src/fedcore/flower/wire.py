@@ -145,8 +145,8 @@ def initial_params(record: ArrayRecord) -> Params:
     """The model that a user starts from, if answers that are formed like it can be merged."""
     try:
         params = dict(record.to_torch_state_dict())
-    except (TypeError, ValueError) as error:
-        raise BadOption(f"initial_arrays cannot be read as tensors: {error}") from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadOption(f"initial_arrays must be an ArrayRecord of tensors: {error}") from None
     if not _moving(params):
         raise BadOption("initial_arrays must hold a model, got no array of floats")
     for name, value in params.items():

@@ -87,7 +87,7 @@ class OutputFolder:
                 raise BadOption(f"{what}; resume with the same options")
         if (old := path / OLD).exists():
             log.warning("%s is of an earlier version: the run it belongs to begins again", old)
-        most = MANY if experiment.get("time_budget") else experiment["rounds"]
+        most = MANY if experiment.get("time_budget") else experiment.get("rounds", MANY)
         return cls(path, experiment, read_runs(path / ROUNDS, runs, most))
 
     def begin(self) -> None:
