@@ -100,6 +100,14 @@ def test_off_the_main_thread_only_the_exit_is_set(exits):
     assert exits[-1] is None
 
 
+def test_where_there_is_no_alarm_only_the_exit_is_set(exits, monkeypatch):
+    """As on Windows."""
+    for name in ("SIGALRM", "setitimer", "ITIMER_REAL"):
+        monkeypatch.delattr(signal, name)
+    assert deadline_mod(fresh(deadline=10.0), trained(), answers({})).has_content()
+    assert exits == [pytest.approx(1.25 * 10 + 2, abs=0.5), None]
+
+
 def test_the_report_of_a_handler_is_kept_but_for_its_time():
     report = Report(12, 5, 40, 320, training_seconds=0.0, age=99.0, handler_seconds=99.0)
     handler = answers({**report_metrics(report, 80), "train-loss": 0.5})

@@ -177,8 +177,8 @@ def deadline_mod(
     """Complete the report; end a handler that does not end by itself: ``ClientApp(mods=[...])``.
 
     When the time of its order is over (two deadlines in its first turn), or of its message, it gets
-    an alarm, and the server an error. One that does not hear that is ended with its process. Of
-    what it raises the server gets the kind alone, for the words may hold labels or places.
+    an alarm, and the server an error. One that does not hear that, as on Windows or off the main
+    thread, is ended with its process. Of what it raises the server gets the kind, without words.
     """
     try:
         order, age = order_of(msg)
@@ -194,7 +194,7 @@ def deadline_mod(
     faulthandler.dump_traceback_later(EXIT[0] * seconds + EXIT[1], exit=True, file=2)
     with ExitStack() as undo:
         undo.callback(faulthandler.cancel_dump_traceback_later)
-        if threading.current_thread() is threading.main_thread():  # no other hears a signal
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM"):
             undo.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, ring))
             undo.callback(signal.setitimer, signal.ITIMER_REAL, 0.0)
             signal.setitimer(signal.ITIMER_REAL, ALARM[0] * seconds + ALARM[1])
