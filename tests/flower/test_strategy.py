@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from tests.flower.grid import InProcessGrid, Time, adding, answer, failing, silent
 
@@ -595,6 +595,22 @@ def test_bad_options_are_refused_before_anything_starts(options):
 def test_a_method_of_a_subclass_that_would_never_be_called_is_refused(name):
     with pytest.raises(FedCoreError, match=f"Mine.{name} would never be called; leave it out"):
         type("Mine", (FedCore,), {name: lambda self, *args: None})
+
+
+def test_who_is_chosen_to_evaluate_and_is_not_there_is_not_asked():
+    """One node always evaluates: in a round in which it is late, or gone, nobody does."""
+
+    class Mine(FedCore):
+        def configure_evaluate(self, number, arrays, config, grid):
+            messages = super().configure_evaluate(number, arrays, config, grid)
+            return [Message(m.content, 99, m.metadata.message_type) for m in messages][:1]
+
+    grid = InProcessGrid(Time(), {7: adding(1.0), 8: adding(1.0)})
+    strategy = Mine(deadline=20.0)
+    strategy.monotonic, strategy.sleep = grid.time.monotonic, grid.time.sleep
+    result = strategy.start(grid, ArrayRecord(START), 1)
+    assert not result.evaluate_metrics_clientapp
+    assert torch.equal(weights(result), START["w"] + 1.0)
 
 
 def test_a_subclass_may_choose_who_evaluates_and_say_more():

@@ -148,9 +148,8 @@ class FedCore(FedAvg):
         at_least(0, 1)("fraction_evaluate", self.fraction_evaluate)  # FedAvg waits for more
         names = Options.__dataclass_fields__.keys() - {"method", "weighted_by"}
         ours = {name: options[name] for name in names & options.keys()}
-        ours["weighted_by"] = theirs.arguments.get("weighted_by_key")
         ours["method"] = {k: options[k] for k in sorted(options.keys() - names - known.keys())}
-        self.options = Options(**ours)
+        self.options = Options(**ours, weighted_by=theirs.arguments.get("weighted_by_key"))
 
     def configure_train(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: rounds are made inside ``start``."""
@@ -253,5 +252,6 @@ class FedCore(FedAvg):
             return None
         # FedAvg's sampling, which else waits without end, sees the idle ones alone.
         nodes, own = SimpleNamespace(get_node_ids=lambda: [*idle]), ConfigRecord({**(config or {})})
-        asked = list(self.configure_evaluate(number, arrays, own, cast(Grid, nodes)))
-        return self._aggregated(self.evaluate_metrics_aggr_fn, clock.ask(asked, idle))
+        asked = self.configure_evaluate(number, arrays, own, cast(Grid, nodes))
+        there = [message for message in asked if message.metadata.dst_node_id in idle]
+        return self._aggregated(self.evaluate_metrics_aggr_fn, clock.ask(there, idle))
