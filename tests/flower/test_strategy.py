@@ -143,10 +143,12 @@ def test_a_dead_node_is_asked_again_when_its_message_has_expired():
     assert [grid.asked(n) for n in range(1, 6)] == [[7, 8], [7], [7], [7], [7, 8]]
 
 
-def test_nothing_trained_is_not_averaged():
-    idle = adding(9.0, work=0, steps=0, seconds=0.0)
+@pytest.mark.parametrize(("samples", "why"), [(10, "no time to train"), (0, "no samples")])
+def test_nothing_trained_is_not_averaged(samples, why, caplog):
+    idle = adding(9.0, work=0, steps=0, seconds=0.0, samples=samples)
     result, _ = run({7: adding(1.0), 8: idle}, 2)
     assert torch.equal(weights(result), START["w"] + 2.0)
+    assert f"order 1: it had {why}" in caplog.text
 
 
 def test_bytes_that_are_no_message_harm_nobody_else():

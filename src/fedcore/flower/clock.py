@@ -234,7 +234,7 @@ class GridClock(Clock):
         if not letter.wanted or (self._virtual and trip > limit + options.grace):
             return f"answered {trip - limit:.1f} s late"
         if not report.steps:
-            return "it had no time to train"
+            return f"it had no {'time to train' if examples else 'samples'}"
         how = compression.read("compress", options.compress)
         longest = self.fleet.longest(report.work)
         params, norm = wire.read_model(answer.content, job.base, longest, how)
