@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -60,6 +63,28 @@ def test_no_copy_is_made_of_all_points(axis):
     numbers = points.double().square() if axis else points.double()
     assert torch.allclose(total, numbers.sum(axis), rtol=1e-12, atol=1e-9)
     assert max(event.self_cpu_memory_usage for event in seen.function_events) < points.nbytes
+
+
+PROGRAM = """
+import resource
+import torch
+from fedcore.coreset.metric import Euclidean, gradient_error
+
+some = torch.arange(9), torch.ones(9)
+gradient_error(Euclidean(torch.randn(999, 512)), *some)
+points = torch.randn(30_000, 512)
+space = Euclidean(points)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+gradient_error(space, *some)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_no_memory_is_left_in_pieces_behind_either():
+    """Small results between the copies would keep each copy's memory from the next one."""
+    command = [sys.executable, "-c", PROGRAM]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert int(found.stdout) < 30  # megabytes; points are 61, their doubles 123
 
 
 def test_everything_has_no_error():

@@ -191,10 +191,11 @@ def inner(space: Metric, rows: Tensor | slice, columns: Tensor | slice) -> Tenso
 
 def squared_norms(space: Metric) -> Tensor:
     """||g_j||² for every sample, in float64; in pieces, which take no memory for doubles of all."""
-    found = []
-    for factor in space.factors:
-        parts = torch.split(factor, 1 + PIECE // max(1, factor.shape[1]))
-        found.append(torch.cat([part.double().square().sum(dim=1) for part in parts]))
+    found = [factor.new_empty(len(factor), dtype=torch.float64) for factor in space.factors]
+    for factor, norms in zip(space.factors, found, strict=True):
+        size = 1 + PIECE // max(1, factor.shape[1])
+        for part, own in zip(torch.split(factor, size), torch.split(norms, size), strict=True):
+            torch.sum(part.double().square(), dim=1, out=own)
     first, *rest = found
     return first * (rest[0] + float(space.bias)) if rest else first
 
@@ -214,7 +215,10 @@ def weighted_sum(space: Metric, indices: Tensor | slice, weights: Tensor | None 
     first, *rest = space.factors
     if not rest and weights is None:  # in pieces: doubles of all would need memory of their own
         parts = torch.split(first[indices], 1 + PIECE // max(1, first.shape[1]))
-        return torch.stack([part.sum(dim=0, dtype=torch.float64) for part in parts]).sum(dim=0)
+        sums = first.new_empty(len(parts), first.shape[1], dtype=torch.float64)
+        for part, own in zip(parts, sums, strict=True):
+            torch.sum(part, dim=0, dtype=torch.float64, out=own)
+        return sums.sum(dim=0)
     left = first[indices].double()
     if weights is not None:
         left = left * weights.to(left)[:, None]
