@@ -33,14 +33,20 @@ def test_an_unknown_selector_is_named_with_the_nearest():
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ("torch.tensor([0, 1, n]), torch.tensor([2.0, 2, n - 4])", "different indices from 0 to 9"),
-        ("torch.tensor([0, 1, 1]), torch.tensor([2.0, 2, n - 4])", "different indices from 0 to 9"),
+        (
+            "torch.tensor([0, 1, n]), torch.tensor([2.0, 2, n - 4])",
+            "indices, whole numbers from 0 to 9",
+        ),
+        ("torch.tensor([0, 1, 1]), torch.tensor([2.0, 2, n - 4])", "different indices"),
         ("torch.tensor([-1, 1, 2]), torch.tensor([2.0, 2, n - 4])", "different indices"),
         ("torch.tensor([0, 1]), torch.tensor([-2.0, n + 2])", "above 0 and sum to"),
         ("torch.tensor([0, 1]), torch.tensor([float('nan'), 1.0])", "above 0 and sum to"),
         ("torch.tensor([0, 1]), torch.tensor([1.0, 1.0])", "sum to 2; they must"),
-        ("torch.arange(5), torch.full((5,), n / 5)", "gave 5 samples with 5 weights"),
-        ("torch.arange(3), torch.full((2,), n / 2)", "gave 3 samples with 2 weights"),
+        ("torch.arange(5), torch.full((5,), n / 5)", r"of shape \[5\] .* must give 1 to 3 samples"),
+        ("torch.arange(3), torch.full((2,), n / 2)", r"of shape \[3\] and weights of \[2\]"),
+        ("torch.ones(2).nonzero(), torch.full((2,), n / 2)", r"of shape \[2, 1\] and"),
+        ("torch.arange(2), torch.full((2, 1), n / 2)", r"weights of \[2, 1\]"),
+        ("torch.linspace(0, n - 1, 3), torch.full((3,), n / 3)", "whole numbers"),
     ],
 )
 def test_an_own_selector_that_gives_no_coreset_is_named(tmp_path, answer, sentence):
@@ -53,6 +59,17 @@ def test_an_own_selector_that_gives_no_coreset_is_named(tmp_path, answer, senten
     with pytest.raises(BadOption, match=sentence) as refused:
         build(torch.randn(10, 2), 3, selector=str(path))
     assert "own.py" in str(refused.value)
+
+
+def test_small_whole_numbers_name_samples_and_are_no_mask(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import numpy as np\nfrom fedcore.types import Coreset\n"
+        "def select(candidates, budget, generator):\n"
+        "    return Coreset(np.array([1, 4], np.uint8), np.array([7.0, 3.0]))\n"
+    )
+    found = build(torch.randn(10, 2), 3, selector=str(path))
+    assert torch.arange(10)[found.indices].tolist() == [1, 4]
 
 
 def test_an_own_selector_that_raises_ends_the_run_in_one_sentence(tmp_path):

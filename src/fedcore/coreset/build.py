@@ -44,7 +44,7 @@ def build_coreset(
         wrong, cause = f"failed: {type(error).__name__}: {error}", error
     if wrong is None:
         indices, weights = map(torch.as_tensor, (coreset.indices, coreset.weights))
-        return replace(coreset, indices=indices, weights=weights)
+        return replace(coreset, indices=indices.long(), weights=weights)
     if selector.endswith(".py"):
         raise BadOption(f"selector {selector!r} {wrong}") from cause
     log.warning("selector %r %s; took %d of %d samples at random", selector, wrong, budget, size)
@@ -72,16 +72,15 @@ def _what_is_wrong(coreset: Coreset, size: int, budget: int) -> str | None:
     """Say why no executor should train on this: compiled loops do not look where they read."""
     if not isinstance(coreset, Coreset):  # whose method it is may not know our types
         return f"must return a Coreset, got a {type(coreset).__name__}"
-    indices, weights = coreset.indices, coreset.weights
-    chosen = len(indices)
-    if not 0 < chosen <= budget or len(weights) != chosen:
-        gave = f"gave {chosen} samples with {len(weights)} weights"
-        return f"{gave}; it must give 1 to {budget}, with a weight each"
-    names, shares = (torch.as_tensor(one).cpu().numpy() for one in (indices, weights))
-    if not (names[1:] > names[:-1]).all():
-        names = np.unique(names)
-    if len(names) < chosen or not 0 <= names[0] <= names[-1] < size:
-        return f"must give different indices from 0 to {size - 1}"
+    both = coreset.indices, coreset.weights
+    names, shares = (torch.as_tensor(one).cpu().numpy() for one in both)
+    if names.ndim != 1 or names.shape != shares.shape or not 0 < len(names) <= budget:
+        gave = f"gave indices of shape {list(names.shape)} and weights of {list(shares.shape)}"
+        return f"{gave}; it must give 1 to {budget} samples, with a weight each"
+    different = np.unique(names)
+    outside = not 0 <= different[0] <= different[-1] < size
+    if names.dtype.kind not in "iu" or len(different) < len(names) or outside:
+        return f"must give different indices, whole numbers from 0 to {size - 1}"
     total = float(shares.sum())
     sums = coreset.sums_in_the_mean or math.isclose(total, size, rel_tol=1e-3)
     if not shares.min() > 0 or not sums:
