@@ -53,6 +53,15 @@ def test_dirichlet_shares_have_the_spread_of_the_law():
     assert all(abs(len(part) - 200) <= 10 for part in even)
 
 
+@pytest.mark.parametrize("alpha", [1.0, 100.0])
+def test_dirichlet_favours_nobody_where_classes_have_fewer_samples_than_there_are_clients(alpha):
+    """All expect the same, 15.5 samples; the first had 9 at alpha 1, and none at 100."""
+    labels = np.repeat(np.arange(62), 25)
+    drawn = [partition(labels, 100, alpha=alpha, least=0, seed=seed) for seed in range(30)]
+    means = np.mean([[len(part) for part in parts] for parts in drawn], axis=0)
+    assert 12 < means.min() < means.max() < 19
+
+
 def test_the_least_is_kept_or_refused():
     assert min(len(part) for part in partition(LABELS, 20, alpha=0.1, least=5)) >= 5
     with pytest.raises(BadOption, match="no draw of 1000 gave 90 clients 11 samples"):

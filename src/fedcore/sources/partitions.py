@@ -155,8 +155,11 @@ def _places(numbers: NDArray[np.int64]) -> Parts:
 
 def _dirichlet(classes: Parts, count: int, alpha: float, draw: Generator) -> Parts:
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
-    for own in map(draw.permutation, classes):
-        ends = np.rint(np.cumsum(draw.dirichlet(np.full(count, alpha))) * len(own)).astype(int)
+    drawn = [(draw.permutation(own), draw.dirichlet(np.full(count, alpha))) for own in classes]
+    # Ends are rounded from a phase of each class's own, so that a client expects its share: rounded
+    # alike, classes with less than a sample for each would favour the same clients.
+    for (own, shares), phase in zip(drawn, draw.random(len(classes)), strict=True):
+        ends = np.floor(np.cumsum(shares) * len(own) + phase).astype(int)
         for part, piece in zip(parts, np.split(own, ends[:-1]), strict=True):
             part.append(piece)
     return [np.concatenate(part) for part in parts]
