@@ -47,8 +47,7 @@ def select_per_class(
     classes, members = torch.unique(candidates.classes(), return_inverse=True)
     groups = [torch.nonzero(members == number).flatten() for number in range(len(classes))]
     shares = split_budget(budget, np.array([len(own) for own in groups]))
-    owner, indices, weights, objective = torch.empty_like(members), [], [], 0.0
-    known = True  # whether somebody stands for everybody, which not all methods say
+    owner, indices, weights, objective = torch.full_like(members, -1), [], [], 0.0
     for own, share in zip(groups, shares.tolist(), strict=True):
         if share == 0:
             continue
@@ -58,11 +57,11 @@ def select_per_class(
         indices.append(own[part.indices])
         weights.append(part.weights)
         objective += part.objective or 0.0
-        known = known and part.assignment is not None
         if part.assignment is not None:
             owner[own] = own[part.indices[part.assignment]]
     chosen, order = torch.sort(torch.cat(indices))
     if len(indices) < len(groups):
         return nearest_counts(candidates.space, chosen)
+    known = bool((owner >= 0).all())  # who stands for everybody, which not all methods say
     served = (objective, torch.searchsorted(chosen, owner)) if known else ()
     return finish(candidates.space, chosen, torch.cat(weights)[order], *served)
