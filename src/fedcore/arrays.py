@@ -42,6 +42,7 @@ def as_tensor(name: str, values: Any, hint: str = "") -> Tensor:
         raise BadData(must) from None
     kind = array.dtype.newbyteorder("=")
     if kind.kind not in "fiub":
+        hint = "; call .toarray() on it" if hasattr(values, "toarray") else hint  # of SciPy's
         raise BadData(f"{name} must be numbers, got {array.dtype}{hint}")
     if kind.kind == "u" and kind.itemsize > 1:
         kind = np.dtype(np.int64)

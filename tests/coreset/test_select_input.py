@@ -27,6 +27,12 @@ def test_gradients_that_are_no_matrix_of_numbers(gradients, sentence):
         select_coreset(gradients, 2)
 
 
+def test_a_sparse_matrix_of_scipy_is_refused_with_what_to_do():
+    sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")
+    with pytest.raises(BadData, match=r"must be numbers, got object; call \.toarray\(\) on it"):
+        select_coreset(sparse.csr_matrix(points()), 2)
+
+
 def test_a_single_column_may_run_backwards():
     column = points(dimension=1)
     one, other = select_coreset(column[:, ::-1], 4), select_coreset(column, 4)
