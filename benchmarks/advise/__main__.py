@@ -81,8 +81,8 @@ def write_fleet(case: Case, path: Path) -> float:
     """The case's fleet as a file, so that trials and runs have the same; gives tau30."""
     experiment = experiment_of(case, stragglers=STRAGGLERS)
     federation = federation_of(experiment, 0)
-    run = RunKey("", "", STRAGGLERS, case.seed)
-    fleet = fleet_of(sizes_of(federation.dataset.clients), experiment, run)
+    sizes = sizes_of(federation.dataset.clients)
+    fleet = fleet_of(sizes, experiment, STRAGGLERS, case.seed)
     lines = ["client,samples_per_second,download,upload"]
     for client, one in fleet.profiles.items():
         links = one.download, one.upload

@@ -43,8 +43,8 @@ def federation_of(benchmark: str, seed: int, data_dir: str | None) -> Federation
 
 def tau30(benchmark: str, seed: int, federation: Federation) -> float:
     """Seconds of the deadline at 30 % stragglers, of compute alone."""
-    run, sizes = RunKey(benchmark, "", 30.0, seed), sizes_of(federation.dataset.clients)
-    return fleet_of(sizes, experiment_of(benchmark, seed, "fedavg"), run).deadline
+    sizes = sizes_of(federation.dataset.clients)
+    return fleet_of(sizes, experiment_of(benchmark, seed, "fedavg"), 30.0, seed).deadline
 
 
 def reference(benchmark: str, seed: int, **machine: Any) -> dict[str, Any]:

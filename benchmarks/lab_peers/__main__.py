@@ -29,7 +29,6 @@ from benchmarks.peers.environments import ROOT, PeerUnavailable, interpreter_of,
 from benchmarks.simulator.machine import describe
 from fedcore.config import Experiment
 from fedcore.datasets import synthetic
-from fedcore.records import RunKey
 from fedcore.sim.fleet import fleet_of, full_seconds
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -71,7 +70,7 @@ def clients_of_synthetic(merges: int = MERGES) -> Clients:
     held = dataset.clients
     experiment = Experiment(epochs=EPOCHS)
     sizes = {number: len(data) for number, data in held.items()}
-    fleet = fleet_of(sizes, experiment, RunKey("synthetic-1-1", "fedavg", 30.0, 0))
+    fleet = fleet_of(sizes, experiment, 30.0, 0)
     draw = torch.Generator().manual_seed(0)
     if dataset.test is None:
         raise ValueError("Synthetic must have held-out samples")

@@ -12,7 +12,6 @@ import numpy as np
 from fedcore.cli.job import run_job
 from fedcore.config import resolve
 from fedcore.history import environment
-from fedcore.records import RunKey
 from fedcore.server.method import Draw
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.world import build_sampler, build_strategy
@@ -88,8 +87,7 @@ def round_times(std: float, fleets: int = 60) -> list[dict[str, Any]]:
             strategy = build_strategy(name, options, "input")
             means = []
             for seed in range(fleets):
-                key = RunKey("", name, stragglers, seed)
-                fleet = fleet_of(sizes, options, key)
+                fleet = fleet_of(sizes, options, stragglers, seed)
                 lengths = []
                 for number in range(1, options.rounds + 1):
                     asked = Draw(10, number - 1, seed, sizes, fleet.profiles)

@@ -27,7 +27,6 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import fedcore  # noqa: E402
 from fedcore.config import Experiment, resolve  # noqa: E402
-from fedcore.records import RunKey  # noqa: E402
 from fedcore.sim.fleet import Fleet, fleet_of  # noqa: E402
 from fedcore.sources.benchmark import find  # noqa: E402
 from fedcore.sources.clients import sizes_of  # noqa: E402
@@ -45,7 +44,7 @@ def world(level: float, l2: float) -> tuple[Problem, Fleet, Experiment]:
     asked = {"benchmark": "synthetic-1-1", "stragglers": level}
     experiment = resolve(asked, lambda name, preset: find(name).hyperparameters(preset))
     data = find(experiment.benchmark).load(seed=0, data_dir=None, options={}).clients
-    fleet = fleet_of(sizes_of(data), experiment, RunKey("", "", level, 0))
+    fleet = fleet_of(sizes_of(data), experiment, level, 0)
     pairs = (own.take(slice(None)) for own in data.values())
     flat = [(torch.cat([x, torch.ones(len(x), 1)], dim=1), y) for x, y in pairs]
     return logistic(flat, l2), fleet, experiment

@@ -32,7 +32,6 @@ from fedcore import plugins  # noqa: E402
 from fedcore.coreset.candidates import Candidates  # noqa: E402
 from fedcore.coreset.metric import Euclidean  # noqa: E402
 from fedcore.coreset.proxies import LAST_LAYER_INPUT, NONE, STATIC  # noqa: E402
-from fedcore.records import RunKey  # noqa: E402
 from fedcore.sim.fleet import fleet_of  # noqa: E402
 from fedcore.types import ClientData, ClientProfile, FederatedDataset  # noqa: E402
 
@@ -126,7 +125,7 @@ def test_everybody_has_the_same_share_of_a_whole_round():
     counts = np.array([45, 50, 4645, 321, 7])
     cell = settings.Cell("random", 0.3, 5, "constant", "clean", 0)
     experiment = settings.experiment_of(part, cell, counts)
-    fleet = fleet_of(dict(enumerate(counts.tolist())), experiment, RunKey("", "", 100.0, 0))
+    fleet = fleet_of(dict(enumerate(counts.tolist())), experiment, 100.0, 0)
     for client, size in enumerate(counts.tolist()):
         time = fleet.profiles[client].capability * fleet.deadline
         assert time == pytest.approx(0.3 * 5 * size, rel=1e-8)

@@ -15,7 +15,6 @@ import fedcore
 from fedcore.cli.grid import prepare, run_grid
 from fedcore.config import Experiment
 from fedcore.errors import BadOption, BadRecord, UnknownPlugin
-from fedcore.records import RunKey
 from fedcore.report import output
 from fedcore.report.verify import verify
 from fedcore.sim.fleet import fleet_of
@@ -88,9 +87,9 @@ def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(
 def test_a_fleet_that_cannot_be_is_found_before_anything_is_written(tmp_path, monkeypatch):
     asked = []
 
-    def refuse(sizes, experiment, run):
-        asked.append((run.stragglers, run.seed))
-        if run.stragglers == 30.0 and run.seed == 1:
+    def refuse(sizes, experiment, stragglers, seed):
+        asked.append((stragglers, seed))
+        if stragglers == 30.0 and seed == 1:
             raise BadOption("no such fleet")
 
     monkeypatch.setattr("fedcore.cli.grid.fleet_of", refuse)
@@ -347,7 +346,7 @@ def test_a_deadline_in_seconds_is_told_as_a_share_of_stragglers_and_resumes(tmp_
     content, runs = run_grid(own, tmp_path / "job")
     late = []
     for seed, federation in prepare(own).items():
-        fleet = fleet_of(sizes_of(federation.dataset.clients), own, RunKey("", "", 0.0, seed))
+        fleet = fleet_of(sizes_of(federation.dataset.clients), own, 0.0, seed)
         whole = [c.seconds(own.epochs * c.num_samples) for c in fleet.profiles.values()]
         late.append(sum(seconds > 300 for seconds in whole) / len(whole))
     assert {run.stragglers for run in runs} == {round(100 * sum(late) / 2, 1)}

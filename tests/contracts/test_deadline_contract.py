@@ -78,7 +78,8 @@ def test_deadlines_keep_their_bounds_and_have_a_reason(federation, name):
     fleet = fleet_of(
         {c: len(d) for c, d in federation.dataset.clients.items()},
         SMALL,
-        RunKey("test", "", 30.0, 0),
+        30.0,
+        0,
         federation.model_bytes,
     )
     full = [c.seconds(3 * c.num_samples, federation.model_bytes) for c in fleet.profiles.values()]

@@ -7,7 +7,6 @@ import torch
 
 from fedcore.config import Experiment, resolve
 from fedcore.datasets import synthetic
-from fedcore.records import RunKey
 from fedcore.sim.federation import federation_from_model
 from fedcore.sim.fleet import fleet_of
 from fedcore.sim.measure import Evaluator, pool
@@ -18,7 +17,7 @@ from fedcore.sources.benchmark import find
 def test_padded_sizes_would_make_the_same_stragglers(stragglers):
     options = resolve({"preset": "authors-code"}, lambda b, p: find(b).hyperparameters(p))
     sizes = {client: len(data) for client, data in synthetic.load().clients.items()}
-    fleet = fleet_of(sizes, options, RunKey("", "", stragglers, 0))
+    fleet = fleet_of(sizes, options, stragglers, 0)
     for client in fleet.profiles.values():
         padded = 8 * math.ceil(client.num_samples / 8)
         late = client.seconds(10 * client.num_samples) > fleet.deadline

@@ -3,7 +3,6 @@ import pytest
 
 from fedcore.config import Experiment, resolve
 from fedcore.errors import BadOption
-from fedcore.records import RunKey
 from fedcore.server.clock import Presence
 from fedcore.sim.fleet import deadline, fleet_of, full_seconds
 from fedcore.sources.clients import ClientSizes
@@ -14,7 +13,7 @@ SIZES = dict(enumerate([50, 80, 120, 300, 700, 1500, 60, 90, 400, 5000]))
 
 def fleet(law="normal", std=0.5, floor=0.1, *, stragglers=30.0, seed=0, sizes=None):
     options = Experiment(capability=law, capability_std=std, capability_floor=floor, epochs=10)
-    return fleet_of(sizes or SIZES, options, RunKey("", "", stragglers, seed))
+    return fleet_of(sizes or SIZES, options, stragglers, seed)
 
 
 @pytest.mark.parametrize("share", [10, 20, 30, 50, 90])
@@ -91,7 +90,7 @@ def test_laws_that_draw_nothing_take_any_floor():
 def many(count=20_000, **given):
     options = resolve({"stragglers": [30], **given}, lambda name, preset: {})
     sizes = dict(enumerate(np.random.default_rng(1).integers(10, 1000, count).tolist()))
-    return fleet_of(sizes, options, RunKey("", "", 30.0, 3))
+    return fleet_of(sizes, options, 30.0, 3)
 
 
 def column(found, name):
@@ -150,7 +149,7 @@ def test_speed_and_size_go_together_as_far_as_asked_and_speeds_stay_the_same(law
 def test_a_deadline_in_seconds_makes_a_share_of_stragglers():
     sizes = dict(enumerate(range(1, 11)))  # full rounds of 10, 20, ..., 100 seconds
     options = resolve({"capability": "equal", "deadline": 75}, lambda name, preset: {})
-    found = fleet_of(sizes, options, RunKey("", "", 0.0, 0))
+    found = fleet_of(sizes, options, 0.0, 0)
     assert (found.deadline, found.stragglers) == (75.0, 30.0)
 
 
@@ -159,7 +158,7 @@ def test_clients_come_and_go_in_units_of_the_deadline():
         {"deadline": 50, "mean_on": 2, "mean_off": 1, "capability": "equal"},
         lambda name, preset: {},
     )
-    found = fleet_of(SIZES, options, RunKey("", "", 0.0, 4))
+    found = fleet_of(SIZES, options, 0.0, 4)
     same = Presence(ClientSizes.of(SIZES), 100.0, 50.0, 4)
     assert [found.presence.away(t) for t in (0.0, 99.0)] == [same.away(t) for t in (0.0, 99.0)]
     assert fleet().presence is None

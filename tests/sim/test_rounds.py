@@ -103,7 +103,7 @@ def test_without_test_data_there_is_no_test_accuracy(build_client):
 
 def test_a_strategy_gets_the_options_it_names(federation):
     experiment = dataclasses.replace(SMALL, fedprox_mu=0.25, prox_mu=0.5)
-    late = module.fleet_of({0: 10, 1: 1000}, experiment, RunKey("", "", 30, 0))
+    late = module.fleet_of({0: 10, 1: 1000}, experiment, 30, 0)
     client = late.profiles[0]
     for name, mu in (("fedprox", 0.25), ("fedcore", 0.5)):
         strategy = build_strategy(name, experiment, "input")

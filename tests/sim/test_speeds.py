@@ -2,7 +2,6 @@ import pytest
 
 from fedcore.config import resolve
 from fedcore.errors import BadOption
-from fedcore.records import RunKey
 from fedcore.sim.fleet import fleet_of, read_speeds
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile
@@ -29,7 +28,7 @@ def test_a_fleet_of_ones_own_with_a_deadline_in_seconds(tmp_path):
     """10 samples at 40 a second, 20 at 2.5, 2 epochs: 0.5 and 16 seconds; one of two is late."""
     path = file_of(tmp_path, "client,samples_per_second\n3,40\n7,2.5\n")
     options = resolve({"speeds": path, "deadline": 10, "epochs": 2}, lambda name, preset: {})
-    fleet = fleet_of(SIZES, options, RunKey("", "", 0.0, 0))
+    fleet = fleet_of(SIZES, options, 0.0, 0)
     assert dict(fleet.profiles) == {3: ClientProfile(10, 40.0), 7: ClientProfile(20, 2.5)}
     assert (fleet.deadline, fleet.stragglers) == (10.0, 50.0)
 

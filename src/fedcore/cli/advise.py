@@ -114,10 +114,9 @@ def _looked_at(
 ) -> tuple[list[Outlook], Known]:
     """The arithmetic of τ·x beside the time in which as many can send as can train in τ."""
     plan = build_strategy(experiment.strategies[0], experiment, proxy, len(sizes), model_bytes).plan
-    level = max(experiment.stragglers, default=0.0)
-    run = RunKey("", "", level, experiment.seed[0])
+    level, seed = max(experiment.stragglers, default=0.0), experiment.seed[0]
     # Compute alone makes τ; how far links reach depends on the model where it is compressed.
-    fleet, linked = (fleet_of(sizes, experiment, run, sent) for sent in (0, model_bytes))
+    fleet, linked = (fleet_of(sizes, experiment, level, seed, sent) for sent in (0, model_bytes))
     some = list(linked.profiles.values())[:: 1 + len(sizes) // MOST_PLANNED]
     sends = [one.transfer_seconds(model_bytes) for one in some]
     sending = float(np.percentile(sends, 100 - (level or fleet.stragglers)))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from fedcore.cli.grid import prepare, runs_of
+from fedcore.cli.grid import prepare
 from fedcore.cli.job import console, notices
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
@@ -32,8 +32,8 @@ def show_bound(experiment: Experiment, l2: float, paths: int, out: Path | None) 
     data, seed = prepare(experiment)[experiment.seed[0]].dataset.clients, experiment.seed[0]
     pairs = (own.take(slice(None)) for own in data.values())
     flat = [(torch.cat([x.flatten(1), torch.ones(len(x), 1)], dim=1), y) for x, y in pairs]
-    run = next(runs_of(experiment, experiment.stragglers or (0.0,)))
-    fleet = fleet_of(sizes_of(data), experiment, run)
+    level, *_ = experiment.stragglers or (0.0,)
+    fleet = fleet_of(sizes_of(data), experiment, level, seed)
     speeds = [client.capability for client in fleet.profiles.values()]
     show = partial(track, console=notices, transient=True, disable=not notices.is_terminal)
     asked = {n: getattr(experiment, n) for n in ("rounds", "epochs", "clients_per_round")}

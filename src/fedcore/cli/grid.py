@@ -116,9 +116,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         if build_strategy(strategy, experiment, first.proxy, there, first.model_bytes).in_parts:
             first.task.check_layers()
     build_sampler(experiment)
-    name = experiment.strategies[:1]
-    for run in runs_of(dataclasses.replace(experiment, strategies=name, learning_rates=())):
-        fleet_of(sizes_of(dataset.clients), experiment, run)
+    for level, seed in product(experiment.stragglers, experiment.seed):
+        fleet_of(sizes_of(dataset.clients), experiment, level, seed)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
         settings = TrainingSettings(experiment.learning_rate, experiment.batch_size)
         choose_executor("compiled", first.task, dataset.clients, settings, threads=1, device=device)

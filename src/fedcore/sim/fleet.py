@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fedcore.compression import upward_share
 from fedcore.config import Experiment
 from fedcore.errors import BadOption
-from fedcore.records import RunKey
 from fedcore.seeding import stream
 from fedcore.server.clock import Presence
 from fedcore.sources.clients import ByClient, ClientSizes
@@ -52,18 +51,20 @@ class Fleet:
     slow: frozenset[ClientId] = frozenset()  # who the stragglers are
 
 
-def fleet_of(sizes: Sizes, experiment: Experiment, run: RunKey, model_bytes: int = 0) -> Fleet:
+def fleet_of(
+    sizes: Sizes, experiment: Experiment, stragglers: float, seed: int, model_bytes: int = 0
+) -> Fleet:
     """Give every client a capability, the same for all strategies; τ as given or by stragglers."""
     known = ClientSizes.of(sizes)
-    speeds, links = _capabilities(known, experiment, run.seed)
+    speeds, links = _capabilities(known, experiment, seed)
     given = (experiment.download, experiment.upload)  # which hold for everybody
     links = [np.full_like(own, one) if one else own for own, one in zip(links, given, strict=True)]
     links[1] = links[1] / upward_share(experiment.compress, model_bytes)  # in models a second
     profiles = Profiles(known, speeds, *links)
     full = full_seconds(profiles, experiment.epochs, model_bytes)
-    seconds = experiment.seconds or deadline(full, run.stragglers)
+    seconds = experiment.seconds or deadline(full, stragglers)
     on, off = experiment.mean_on * seconds, experiment.mean_off * seconds
-    presence = Presence(known, on, off, run.seed) if off else None
+    presence = Presence(known, on, off, seed) if off else None
     slow = frozenset(known.ids[place] for place in np.flatnonzero(full > seconds).tolist())
     return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
 

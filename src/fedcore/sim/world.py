@@ -109,7 +109,7 @@ def build_world(
     chained = experiment.first_round == "chained"
     executor = Simulated(plain, lazy, chained=chained)
     sizes, sent = sizes_of(clients), federation.model_bytes
-    fleet = fleet_of(sizes, experiment, run, sent)
+    fleet = fleet_of(sizes, experiment, run.stragglers, run.seed, sent)
     ahead = AHEAD if lazy is None and fleet.presence is None else 0
     asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
     clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence, chained=chained)
@@ -232,8 +232,8 @@ def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> 
         return list(experiment.stragglers)
     shares = []
     for seed, one in federations.items():
-        run, sizes = RunKey("", "", 0.0, seed), sizes_of(one.dataset.clients)
-        shares.append(fleet_of(sizes, experiment, run, one.model_bytes).stragglers)
+        sizes = sizes_of(one.dataset.clients)
+        shares.append(fleet_of(sizes, experiment, 0.0, seed, one.model_bytes).stragglers)
     return [round(mean(shares), 1)]
 
 
