@@ -440,6 +440,22 @@ def test_without_held_out_data_there_is_nothing_to_choose_by(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_torch_datasets_can_be_asked_for_the_compiled_loop(tmp_path):
+    pytest.importorskip("numba")
+    (tmp_path / "own.py").write_text(
+        "import dataclasses\n"
+        "from torch.utils.data import TensorDataset\n"
+        "from fedcore.datasets import synthetic\n"
+        "def load(*, seed=0):\n"
+        "    whole = synthetic.load(seed=seed, clients=4, dimension=3)\n"
+        "    items = {n: TensorDataset(own.x, own.y) for n, own in whole.clients.items()}\n"
+        "    return dataclasses.replace(whole, clients=items)\n"
+    )
+    own = changed(benchmark=str(tmp_path / "own.py"), data={}, executor="compiled")
+    _, runs = run_grid(own, None)
+    assert all(len(rounds) == 1 for rounds in runs.values())
+
+
 def test_with_a_budget_of_time_the_round_that_it_cuts_tells_whom_the_model_serves():
     experiment = changed(epochs=3, time_budget=2.5, strategies=("fedavg", "fedcore"))
     content, runs = run_grid(experiment, None)

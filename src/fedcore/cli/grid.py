@@ -27,11 +27,10 @@ from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import build_sampler, build_strategy, levels_of, train_run
+from fedcore.sim.world import build_sampler, build_strategy, levels_of, train_run, training_of
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.task import Terms
-from fedcore.types import TrainingSettings
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +93,14 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     experiment.check_method(("model", experiment.model), *named)
     selector_of(experiment.selector, tuple(experiment.method.items()))
     place = Path(experiment.data_dir).expanduser() if experiment.data_dir else None
-    find_data = partial(find(experiment.benchmark).load, data_dir=place, options=experiment.data)
-    dataset = find_data(seed=experiment.data_seed)
+    benchmark, seed = find(experiment.benchmark), experiment.data_seed
+    loaded = benchmark.load(seed=seed, data_dir=place, options=experiment.data)
+    bf16, metrics = experiment.precision == "bf16", metrics_of(experiment.metrics)
+    terms = Terms(loss_of(experiment.loss), experiment.batch_norm, bf16, metrics)
+    build = partial(federation_from_model, loaded, experiment.model, method=experiment.method)
+    federations = {seed: build(seed, terms=terms) for seed in experiment.seed}
+    first = next(iter(federations.values()))
+    dataset = first.dataset  # as tensors, which torch Datasets are not
     none = f"of which {experiment.benchmark!r} has none"
     for option in ("patience", "metrics"):
         if (value := getattr(experiment, option)) and dataset.test is None:
@@ -107,11 +112,6 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
         log.warning("%s: all of them train in every round", few)
-    bf16, metrics = experiment.precision == "bf16", metrics_of(experiment.metrics)
-    terms = Terms(loss_of(experiment.loss), experiment.batch_norm, bf16, metrics)
-    build = partial(federation_from_model, dataset, experiment.model)
-    federations = {seed: build(seed, experiment.method, terms) for seed in experiment.seed}
-    first = next(iter(federations.values()))
     for strategy in experiment.strategies:
         if build_strategy(strategy, experiment, first.proxy, there, first.model_bytes).in_parts:
             first.task.check_layers()
@@ -119,8 +119,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     for level, seed in product(experiment.stragglers, experiment.seed):
         fleet_of(sizes_of(dataset.clients), experiment, level, seed)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
-        settings = TrainingSettings(experiment.learning_rate, experiment.batch_size)
-        choose_executor("compiled", first.task, dataset.clients, settings, threads=1, device=device)
+        known = first.task, dataset.clients, training_of(experiment)
+        choose_executor("compiled", *known, threads=1, device=device)
     return federations
 
 
