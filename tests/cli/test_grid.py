@@ -54,6 +54,7 @@ def test_two_strategies_of_one_name_are_refused(pair):
         ({"strategies": ("EMPTY",)}, BadOption, r"strategy file .* has no function 'build'"),
         ({"executor": "compiled", "model": "OWN"}, BadOption, "executor 'compiled' trains chains"),
         ({"data": {"clients": 0}}, BadOption, "clients must be at least 1"),
+        ({"strategies": ("fedavg", "timelyfl"), "compress": "8bit"}, BadOption, "compress must be"),
     ],
 )
 def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(

@@ -25,9 +25,9 @@ from fedcore.report.output import NONE, OutputFolder
 from fedcore.report.records import Runs, is_over
 from fedcore.report.summary import spread, summary
 from fedcore.server.state import to_snapshot
+from fedcore.sim import world
 from fedcore.sim.federation import Federation, federation_from_model
 from fedcore.sim.fleet import fleet_of
-from fedcore.sim.world import build_sampler, build_strategy, levels_of, train_run, training_of
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.task import Terms
@@ -53,7 +53,7 @@ def run_grid(
     if out is not None and not resume:
         folder = OutputFolder.create(out, settings, overwrite=overwrite)
     federations = prepare(experiment)
-    grid = list(runs_of(experiment, levels_of(experiment, federations)))
+    grid = list(runs_of(experiment, world.levels_of(experiment, federations)))
     if out is not None and resume:
         folder = OutputFolder.resume(out, settings, grid)
     if folder is not None:
@@ -68,7 +68,7 @@ def run_grid(
         if over:
             continue
         federation = federations[run.seed]
-        with closing(train_run(federation, experiment, run, snapshot, past)) as rounds:
+        with closing(world.train_run(federation, experiment, run, snapshot, past)) as rounds:
             for record, state in rounds:
                 if folder is not None:
                     model = federation.task.saved(state.params) if record.ending else NONE
@@ -112,14 +112,14 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
     if experiment.selection != "proportional" and asked > there:  # the draw is without replacement
         few = f"clients_per_round is {asked}, but there are {there} clients"
         log.warning("%s: all of them train in every round", few)
-    for strategy in experiment.strategies:
-        if build_strategy(strategy, experiment, first.proxy, there, first.model_bytes).in_parts:
-            first.task.check_layers()
-    build_sampler(experiment)
+    for name in experiment.strategies:
+        strategy = world.build_strategy(name, experiment, first.proxy, there, first.model_bytes)
+        world.check_parts(strategy, plugins.title(name), experiment, first)
+    world.build_sampler(experiment)
     for level, seed in product(experiment.stragglers, experiment.seed):
         fleet_of(sizes_of(dataset.clients), experiment, level, seed)
     if experiment.executor == "compiled":  # the one executor that does not fit every model
-        known = first.task, dataset.clients, training_of(experiment)
+        known = first.task, dataset.clients, world.training_of(experiment)
         choose_executor("compiled", *known, threads=1, device=device)
     return federations
 

@@ -91,10 +91,7 @@ def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
-    if strategy.in_parts and experiment.compress != "none":
-        raise BadOption(f"compress must be none where {run.strategy} sends parts of models")
-    if strategy.in_parts:
-        federation.task.check_layers()
+    check_parts(strategy, run.strategy, experiment, federation)
     clients = federation.dataset.clients
     if is_streamed(clients) and experiment.proxy == STATIC:
         raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
@@ -130,6 +127,14 @@ def build_world(
         never = f"no client can do what {run.strategy} asks in {fleet.deadline:g} seconds"
         raise BadOption(f"{never}, so time would not pass; leave out --time-budget")
     return World(server, executor, measure, federation, fleet, experiment, device)
+
+
+def check_parts(strategy: Strategy, name: str, one: Experiment, federation: Federation) -> None:
+    """Refuse a strategy that trains parts of models where they have none, or moves are packed."""
+    if strategy.in_parts and one.compress != "none":
+        raise BadOption(f"compress must be none where {name} sends parts of models")
+    if strategy.in_parts:
+        federation.task.check_layers()
 
 
 def train_run(
