@@ -29,7 +29,8 @@ from benchmarks.peers.environments import ROOT, PeerUnavailable, interpreter_of,
 from benchmarks.simulator.machine import describe
 from fedcore.config import Experiment
 from fedcore.datasets import synthetic
-from fedcore.sim.fleet import fleet_of, full_seconds
+from fedcore.server.method import full_seconds
+from fedcore.sim.fleet import fleet_of
 
 RESULTS = Path(__file__).parents[1] / "results"
 LONGEST_RUN = 1800.0  # seconds

@@ -4,7 +4,8 @@ import pytest
 from fedcore.config import Experiment, resolve
 from fedcore.errors import BadOption
 from fedcore.server.clock import Presence
-from fedcore.sim.fleet import deadline, fleet_of, full_seconds
+from fedcore.server.method import full_seconds
+from fedcore.sim.fleet import deadline, fleet_of
 from fedcore.sources.clients import ClientSizes
 from fedcore.types import ClientProfile
 

@@ -111,6 +111,12 @@ class Strategy:
             pass
 
 
+def full_seconds(profiles: Profiles, epochs: int, model_bytes: int = 0) -> NDArray[np.float64]:
+    """E·m^i / c^i + transfer, of each client: what a whole round takes it."""
+    seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
+    return np.fromiter(seconds, np.float64, len(profiles))
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """What a sampler is asked: ``count`` of the clients that are idle."""
@@ -138,9 +144,7 @@ class Draw:
 
     def seconds(self, epochs: int, model_bytes: int) -> NDArray[np.float64]:
         """Download, E m / c and upload of every client, by what is known of it."""
-        every = (self.profiles[client] for client in self.sizes)
-        seconds = (one.seconds(epochs * one.num_samples, model_bytes) for one in every)
-        return np.fromiter(seconds, np.float64, len(self.sizes))
+        return full_seconds(self.profiles, epochs, model_bytes)
 
     def cohort(self, places: Sequence[int]) -> Cohort:
         """The clients at these places, and how often each was drawn."""

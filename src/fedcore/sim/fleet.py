@@ -15,6 +15,7 @@ from fedcore.config import Experiment
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
 from fedcore.server.clock import Presence
+from fedcore.server.method import full_seconds
 from fedcore.sources.clients import ByClient, ClientSizes
 from fedcore.types import ClientId, ClientProfile
 from fedcore.values import read_number
@@ -67,12 +68,6 @@ def fleet_of(
     presence = Presence(known, on, off, seed) if off else None
     slow = frozenset(known.ids[place] for place in np.flatnonzero(full > seconds).tolist())
     return Fleet(profiles, seconds, 100 * len(slow) / len(full), presence, slow)
-
-
-def full_seconds(profiles: Known, epochs: int, model_bytes: int = 0) -> Floats:
-    """E·m^i / c^i + transfer, of each client: what a whole round takes it."""
-    seconds = (c.seconds(epochs * c.num_samples, model_bytes) for c in profiles.values())
-    return np.fromiter(seconds, float, len(profiles))
 
 
 def deadline(full: Floats, stragglers: float) -> float:
