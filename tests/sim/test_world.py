@@ -5,8 +5,7 @@ import torch
 
 from fedcore.config import Experiment
 from fedcore.sim.world import Simulated, build_strategy, training_of
-from fedcore.sources.clients import LazyClients
-from fedcore.types import SIT_OUT, Assignment, ClientData, LocalUpdate, SelectionTime
+from fedcore.types import SIT_OUT, Assignment, LocalUpdate, SelectionTime
 
 
 class Adding:
@@ -34,27 +33,6 @@ def test_only_the_first_round_is_chained_each_to_the_one_before_it(version, expe
     assignments = [Assignment(client, SIT_OUT, version, 0) for client in range(3)]
     updates = Simulated(Adding(), chained=True).run({"w": torch.tensor(0.0)}, assignments)
     assert [update.params["w"].item() for update in updates] == expected
-
-
-def test_who_trains_is_held_and_nobody_else():
-    loaded = []
-
-    def load(client):
-        loaded.append(client)
-        return ClientData(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64))
-
-    clients = LazyClients([2, 2, 2], load)
-
-    class Looking(Adding):
-        def run(self, params, assignments):
-            for _ in range(2):
-                [clients[a.client_id] for a in assignments]
-            return super().run(params, assignments)
-
-    executor = Simulated(Looking(), clients)
-    for pair in ((0, 1), (1, 2)):
-        executor.run({"w": torch.tensor(0.0)}, [Assignment(c, SIT_OUT, 0, 0) for c in pair])
-    assert loaded == [0, 1, 2]
 
 
 def test_everything_else_is_handed_on():

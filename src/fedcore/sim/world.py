@@ -35,32 +35,29 @@ from fedcore.types import Assignment, Executor, LocalUpdate, Params, SelectionTi
 # Rounds whose cohorts are drawn ahead, so that coresets of inputs are chosen beside the training
 # of earlier ones; none of lazy clients, of whom one cohort is to be held.
 AHEAD = 3
-Lazy = LazyClients | None
 Rounds = Generator[tuple[RoundRecord, ServerState], None, None]
 
 
 class Simulated:
     """An executor around another: what only a simulation asks of it.
 
-    Of lazy clients it holds the samples of those who train; ``unsent`` is what clients keep of
-    their moves. ``chained`` repeats a defect of the authors' code (docs/deviations.md): in its
-    first round each client starts where the one before it ended. No preset sets it.
+    ``unsent`` is what clients keep of their moves. ``chained`` repeats a defect of the authors'
+    code (docs/deviations.md): in its first round each client starts where the one before it ended.
+    No preset sets it.
     """
 
     replayed = False  # whether nothing is trained, for what would come of it is known: ``Replay``
 
-    def __init__(self, executor: Executor, lazy: Lazy = None, *, chained: bool = False) -> None:
+    def __init__(self, executor: Executor, *, chained: bool = False) -> None:
         self.unsent: dict[int, torch.Tensor] = {}
         self.selection, self.memory = executor.selection, executor.memory
         self.expect, self.close, self._run = executor.expect, executor.close, executor.run
-        self._lazy, self._chained = lazy, chained
+        self._chained = chained
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``."""
         if self.replayed:
             return [LocalUpdate(one.client_id, params, num_samples=1) for one in assignments]
-        if self._lazy is not None:
-            self._lazy.hold(assignment.client_id for assignment in assignments)
         alone = self._chained and assignments[0].base_version == 0
         updates: list[LocalUpdate] = []
         for told in [[one] for one in assignments] if alone else [assignments]:
@@ -102,12 +99,11 @@ def build_world(
     strategy = averaging(strategy, experiment.aggregation, names)
     of = experiment.executor, federation.task, clients, training_of(experiment)
     plain = choose_executor(*of, threads=experiment.threads, device=device)
-    lazy = clients if isinstance(clients, LazyClients) else None
     chained = experiment.first_round == "chained"
-    executor = Simulated(plain, lazy, chained=chained)
+    executor = Simulated(plain, chained=chained)
     sizes, sent = sizes_of(clients), federation.model_bytes
     fleet = fleet_of(sizes, experiment, run.stragglers, run.seed, sent)
-    ahead = AHEAD if lazy is None and fleet.presence is None else 0
+    ahead = 0 if fleet.presence or isinstance(clients, LazyClients) else AHEAD
     asked = experiment.epochs, experiment.clients_per_round, run.seed, experiment.most_rounds
     clock = VirtualClock(executor, fleet.deadline, sent, presence=fleet.presence, chained=chained)
     clock.budget = experiment.time_budget * fleet.deadline or math.inf

@@ -4,7 +4,16 @@ import pytest
 import torch
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.types import Assignment, LocalPlan, LocalUpdate, Phase, TrainingSettings, Way
+from fedcore.sources.clients import LazyClients
+from fedcore.types import (
+    Assignment,
+    ClientData,
+    LocalPlan,
+    LocalUpdate,
+    Phase,
+    TrainingSettings,
+    Way,
+)
 
 PLAN = LocalPlan((Phase(1),), Way.FULL)
 
@@ -42,6 +51,28 @@ def test_blocks_follow_the_rank_and_answers_the_questions(build_client, threads)
     assert sorted(executor.blocks) == sorted([[1, 1], [2, 3], [0]])
     if threads == 1:
         assert executor.blocks == [[1, 1], [2, 3], [0]]
+
+
+def test_who_trains_is_held_and_nobody_else():
+    loaded = []
+
+    def load(client):
+        loaded.append(client)
+        return ClientData(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64))
+
+    class Looking(Noting):
+        def _rank(self, assignment):
+            return (-assignment.client_id,)  # by the number, so that nothing else is loaded
+
+        def _train(self, params, assignments):
+            for _ in range(2):
+                [self._clients[one.client_id] for one in assignments]
+            return super()._train(params, assignments)
+
+    executor = Looking(LazyClients([2, 2, 2], load))
+    for pair in ((0, 1), (1, 2)):
+        executor.run({}, [Assignment(client, PLAN, 0, 0) for client in pair])
+    assert sorted(loaded) == [0, 1, 2]
 
 
 def test_a_thread_computes_on_one_core_with_tools_of_its_own(build_client):

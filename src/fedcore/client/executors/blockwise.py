@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 
 from fedcore.client.coresets import Clients, Coresets
+from fedcore.sources.clients import LazyClients
 from fedcore.task import Task
 from fedcore.types import Assignment, LocalUpdate, Params, TrainingSettings
 
@@ -43,6 +44,8 @@ class BlockwiseExecutor:
 
     def run(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         """Train every assignment from ``params``; blocks and threads never change a result."""
+        if isinstance(self._clients, LazyClients):
+            self._clients.hold(one.client_id for one in assignments)
         self.expect(assignments)
         order = sorted(range(len(assignments)), key=lambda place: self._rank(assignments[place]))
         ordered = [assignments[place] for place in order]

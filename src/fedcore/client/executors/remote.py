@@ -41,7 +41,7 @@ class Trainer:
 
     def __init__(self, task: Task, clients: Clients, settings: Settings, threads: int) -> None:
         torch.set_num_threads(1)
-        device, self._clients = choose_device("auto", "auto"), clients
+        device = choose_device("auto", "auto")
         known = task, clients, settings
         self._executor = choose_executor("auto", *known, threads=threads, device=device)
 
@@ -49,8 +49,6 @@ class Trainer:
         self, params: Params, assignments: Sequence[Assignment], memory: Mapping[ClientId, Tensor]
     ) -> Answer:
         """Answers, what clients remember now, and what choosing coresets took."""
-        if isinstance(self._clients, LazyClients):
-            self._clients.hold(one.client_id for one in assignments)
         self._executor.memory.clear()
         self._executor.memory.update(memory)
         spent = self._executor.selection
