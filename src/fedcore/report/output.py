@@ -21,8 +21,7 @@ from torch import Tensor
 from fedcore.config import Experiment, Options
 from fedcore.errors import BadOption, BadRecord
 from fedcore.records import RoundRecord, RunKey, Snapshot
-from fedcore.report import records as rows
-from fedcore.report.records import Runs, event_lines, is_over, read_runs, run_of, to_lines, to_row
+from fedcore.report.records import MEASURED, Runs, is_over, read_runs, run_of, to_lines, to_row
 from fedcore.report.summary import summary
 from fedcore.types import Params
 from fedcore.values import MANY
@@ -130,11 +129,13 @@ class OutputFolder:
             save_model(self.path / model_name(run), model, asdict(run) | {"round": record.number})
         (self.path / SUMMARY).unlink(missing_ok=True)  # of a job that was complete before
         row = to_row(run, record)
-        known = {name: row[name] for name in rows.MEASURED} | {"metrics": row.get("metrics", {})}
+        known = {name: row[name] for name in MEASURED} | {"metrics": row.get("metrics", {})}
         self.runs.setdefault(run, []).append(replace(record, events=(), **known))  # as read again
         line, self._check = to_lines([row], self._check)
+        whose = {**asdict(run), "round": record.number}
+        events = "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
         # Events first: of a round that is on disk all are, and others are dropped on resuming.
-        for name, text in ((EVENTS, event_lines(run, record)), (ROUNDS, line)):
+        for name, text in ((EVENTS, events), (ROUNDS, line)):
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(text)
         # One with hundreds of models in flight takes seconds itself.

@@ -81,12 +81,6 @@ def to_lines(rows: Iterable[Row], check: int = 0) -> tuple[str, int]:
     return "".join(lines), check
 
 
-def event_lines(run: RunKey, record: RoundRecord) -> str:
-    """The events of a round as lines of JSON."""
-    whose = {**asdict(run), "round": record.number}
-    return "".join(json.dumps({**whose, **one}) + "\n" for one in record.events)
-
-
 def is_over(records: Sequence[RoundRecord], most: int) -> bool:
     """Whether a run of at most so many rounds is over; time or patience may have ended it."""
     return len(records) == most or (bool(records) and bool(records[-1].cut or records[-1].ending))
