@@ -129,6 +129,19 @@ def test_stats_take_options(tmp_path):
     assert "paper" not in output
 
 
+def test_stats_count_samples_whose_targets_are_no_classes(tmp_path):
+    own = tmp_path / "heights.py"
+    own.write_text(
+        "import torch\n"
+        "from fedcore.types import ClientData, FederatedDataset\n"
+        "def load(*, seed=0):\n"
+        "    one = ClientData(torch.ones(5, 2), torch.full((5, 1), -0.5))\n"
+        "    return FederatedDataset({0: one, 1: one}, None, 1)\n"
+    )
+    output = ask("data", "stats", own)
+    assert "ours: training samples 2 10 5 0 5 5 5" in " ".join(output.split())
+
+
 def test_stats_of_missing_files_say_where_they_belong(tmp_path):
     with pytest.raises(DatasetUnavailable, match="fedcore data fetch mnist"):
         ask("data", "stats", "mnist", "--data-dir", tmp_path)

@@ -8,12 +8,14 @@ from rich.table import Table
 
 from fedcore import plugins
 from fedcore.errors import BadOption
+from fedcore.losses import LOSSES
 from fedcore.report.page.tables import table_one
 from fedcore.report.summary import spread
 from fedcore.report.tables import histogram, plain_console, table_of
 from fedcore.sim.federation import check_dataset
 from fedcore.sources import benchmark as _benchmark
 from fedcore.sources import files as _files
+from fedcore.task import Terms
 from fedcore.values import read_option, read_pairs
 
 _help = "Datasets: list them, fetch their files, see how they are spread over clients."
@@ -84,8 +86,9 @@ def stats(
     own_seed = int(benchmark.hyperparameters("paper").get("data_seed", 0))
     number = own_seed if seed is None else read_option("seed", seed, int)
     options = read_pairs("data", data or [])
-    dataset = check_dataset(benchmark.load(seed=number, data_dir=data_dir, options=options))
-    console, found = plain_console(), spread(dataset)
+    loaded = benchmark.load(seed=number, data_dir=data_dir, options=options)
+    # Counted are samples: targets may be whatever some loss takes.
+    found, console = spread(check_dataset(loaded, terms=Terms(LOSSES["mse"]))), plain_console()
     console.print(table_of(table_one({benchmark.name: found})["table-1"]))
     given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
     # What is noted is about the benchmark's own seed.
