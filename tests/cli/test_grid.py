@@ -55,6 +55,16 @@ def test_two_strategies_of_one_name_are_refused(pair):
         ({"executor": "compiled", "model": "OWN"}, BadOption, "executor 'compiled' trains chains"),
         ({"data": {"clients": 0}}, BadOption, "clients must be at least 1"),
         ({"strategies": ("fedavg", "timelyfl"), "compress": "8bit"}, BadOption, "compress must be"),
+        (
+            {"model": "NORM", "batch_norm": "average", "compress": "8bit"},
+            BadOption,
+            "compress must be none where batch_norm is average",
+        ),
+        (
+            {"benchmark": "READ", "proxy": "input", "data": {}},
+            BadOption,
+            "proxy 'input' needs all of a client",
+        ),
     ],
 )
 def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(
@@ -67,7 +77,29 @@ def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(
         "def build(example, classes):\n"
         "    return nn.Sequential(nn.Linear(3, 4), nn.ELU(), nn.Linear(4, classes))\n"
     )
-    files = {"EMPTY": str(tmp_path / "empty.py"), "OWN": str(tmp_path / "own.py")}
+    (tmp_path / "norm.py").write_text(
+        "from torch import nn\n"
+        "def build(example, classes):\n"
+        "    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, classes))\n"
+    )
+    (tmp_path / "read.py").write_text(
+        "import dataclasses\n"
+        "from torch.utils.data import DataLoader, TensorDataset, default_collate\n"
+        "from fedcore.datasets import synthetic\n"
+        "def load(*, seed=0):\n"
+        "    whole = synthetic.load(seed=seed, clients=4, dimension=3)\n"
+        "    items = {\n"
+        "        n: DataLoader(TensorDataset(a.x, a.y), collate_fn=lambda b: default_collate(b))\n"
+        "        for n, a in whole.clients.items()\n"
+        "    }\n"
+        "    return dataclasses.replace(whole, clients=items)\n"
+    )
+    files = {
+        "EMPTY": str(tmp_path / "empty.py"),
+        "OWN": str(tmp_path / "own.py"),
+        "NORM": str(tmp_path / "norm.py"),
+        "READ": str(tmp_path / "read.py"),
+    }
     given = {
         name: tuple(files.get(v, v) for v in value)
         if isinstance(value, tuple)

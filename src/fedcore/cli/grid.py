@@ -114,7 +114,7 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
         log.warning("%s: all of them train in every round", few)
     for name in experiment.strategies:
         strategy = world.build_strategy(name, experiment, first.proxy, there, first.model_bytes)
-        world.check_parts(strategy, plugins.title(name), experiment, first)
+        world.check_fit(strategy, plugins.title(name), experiment, first)
     world.build_sampler(experiment)
     for level, seed in product(experiment.stragglers, experiment.seed):
         fleet_of(sizes_of(dataset.clients), experiment, level, seed)

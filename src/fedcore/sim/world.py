@@ -88,14 +88,10 @@ def build_world(
     federation: Federation, experiment: Experiment, run: RunKey, strategy: Strategy
 ) -> World:
     """The world of one run: a strategy, a share of stragglers, a seed."""
-    check_parts(strategy, run.strategy, experiment, federation)
+    check_fit(strategy, run.strategy, experiment, federation)
     clients = federation.dataset.clients
-    if is_streamed(clients) and experiment.proxy == STATIC:
-        raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
     device = choose_device(experiment.device, experiment.executor)
     names = list(federation.task.statistics()) if experiment.batch_norm == "average" else []
-    if names and experiment.compress != "none":
-        raise BadOption("compress must be none where batch_norm is average; use local or frozen")
     strategy = averaging(strategy, experiment.aggregation, names)
     of = experiment.executor, federation.task, clients, training_of(experiment)
     plain = choose_executor(*of, threads=experiment.threads, device=device)
@@ -125,12 +121,16 @@ def build_world(
     return World(server, executor, measure, federation, fleet, experiment, device)
 
 
-def check_parts(strategy: Strategy, name: str, one: Experiment, federation: Federation) -> None:
-    """Refuse a strategy that trains parts of models where they have none, or moves are packed."""
+def check_fit(strategy: Strategy, name: str, one: Experiment, federation: Federation) -> None:
+    """Refuse a strategy, options, a model and clients that do not go together."""
     if strategy.in_parts and one.compress != "none":
         raise BadOption(f"compress must be none where {name} sends parts of models")
     if strategy.in_parts:
         federation.task.check_layers()
+    if is_streamed(federation.dataset.clients) and one.proxy == STATIC:
+        raise BadOption("proxy 'input' needs all of a client, read batch by batch; use another")
+    if one.batch_norm == "average" and one.compress != "none" and federation.task.statistics():
+        raise BadOption("compress must be none where batch_norm is average; use local or frozen")
 
 
 def train_run(
