@@ -48,6 +48,7 @@ def test_two_strategies_of_one_name_are_refused(pair):
     ("options", "error", "sentence"),
     [
         ({"device": "cuda"}, BadOption, "device 'cuda' asks for a GPU"),
+        ({"executor": "ray"}, BadOption, "Ray is missing"),
         ({"selector": "none.py"}, UnknownPlugin, "no selector file at 'none.py'"),
         ({"selector": "EMPTY"}, BadOption, r"selector file .* has no function 'select'"),
         ({"model": "EMPTY"}, BadOption, r"model file .* has no function 'build'"),
@@ -71,6 +72,7 @@ def test_what_is_refused_leaves_an_earlier_job_and_a_new_folder_alone(
     tmp_path, monkeypatch, options, error, sentence
 ):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", None)
     (tmp_path / "empty.py").write_text('"""Nothing."""\n')
     (tmp_path / "own.py").write_text(
         "from torch import nn\n"

@@ -16,6 +16,7 @@ import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
+from fedcore.client.executors.remote import ray_cluster
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
@@ -89,6 +90,8 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
             called = f"would both be called {plugins.title(one)!r}; rename one file"
             raise BadOption(f"strategies {one!r} and {other!r} {called}")
     device = choose_device(experiment.device, experiment.executor)
+    if experiment.executor == "ray":
+        ray_cluster()
     named = (("strategy", name) for name in experiment.strategies)
     experiment.check_method(("model", experiment.model), *named)
     selector_of(experiment.selector, tuple(experiment.method.items()))
