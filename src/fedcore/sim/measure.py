@@ -30,7 +30,6 @@ CHUNK = 4096
 CPU_CHUNK = 128
 PER_CLIENT = 50  # samples that a client is judged by where not all samples are looked at
 
-Held = Mapping[ClientId, ClientData]
 Forward = Callable[[Params, Inputs], Tensor]  # scores [batch, classes], or other outputs
 
 
@@ -213,7 +212,7 @@ def slow_and_worst(
     return right / count if count else None, sum(worst) / len(worst) if worst else None
 
 
-def draw(of: Held, count: int, by: Generator) -> list[ClientData]:
+def draw(of: Mapping[ClientId, ClientData], count: int, by: Generator) -> list[ClientData]:
     """``count`` of all clients' samples, as if drawn from one piece; in one, if shapes agree."""
     sizes = sizes_of(of)
     ends = sizes.counts.cumsum()

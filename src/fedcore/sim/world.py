@@ -238,9 +238,8 @@ def levels_of(experiment: Experiment, federations: Mapping[int, Federation]) -> 
     return [round(mean(shares), 1)]
 
 
-def training_of(experiment: Experiment) -> TrainingSettings:
+def training_of(one: Experiment) -> TrainingSettings:
     """How the clients of an experiment take their steps."""
-    one = experiment
     factor = factor_of(one.schedule, one.rounds, one.schedule_decay, one.schedule_every)
     how = factor, one.momentum, one.optimiser == "adam", one.weight_decay, one.clip_norm
     return TrainingSettings(one.learning_rate, one.batch_size, one.measure_full_gradient, *how)
