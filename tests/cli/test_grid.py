@@ -14,7 +14,7 @@ import pytest
 import fedcore
 from fedcore.cli.grid import prepare, run_grid
 from fedcore.config import Experiment
-from fedcore.errors import BadOption, BadRecord, UnknownPlugin
+from fedcore.errors import BadData, BadOption, BadRecord, UnknownPlugin
 from fedcore.report import output
 from fedcore.report.verify import verify
 from fedcore.sim.fleet import fleet_of
@@ -49,12 +49,18 @@ def test_two_strategies_of_one_name_are_refused(pair):
     [
         ({"device": "cuda"}, BadOption, "device 'cuda' asks for a GPU"),
         ({"executor": "ray"}, BadOption, "Ray is missing"),
+        ({"metrics": ("mae",)}, BadData, "needs as many targets as outputs"),
         ({"selector": "none.py"}, UnknownPlugin, "no selector file at 'none.py'"),
         ({"selector": "EMPTY"}, BadOption, r"selector file .* has no function 'select'"),
         ({"model": "EMPTY"}, BadOption, r"model file .* has no function 'build'"),
         ({"strategies": ("EMPTY",)}, BadOption, r"strategy file .* has no function 'build'"),
         ({"executor": "compiled", "model": "OWN"}, BadOption, "executor 'compiled' trains chains"),
         ({"data": {"clients": 0}}, BadOption, "clients must be at least 1"),
+        (
+            {"stragglers": (), "deadline": 1e-9, "time_budget": 1.0, "strategies": ("fedavg-ds",)},
+            BadOption,
+            "no client can do what fedavg-ds asks",
+        ),
         ({"strategies": ("fedavg", "timelyfl"), "compress": "8bit"}, BadOption, "compress must be"),
         (
             {"model": "NORM", "batch_norm": "average", "compress": "8bit"},

@@ -16,7 +16,6 @@ import torch
 
 from fedcore import plugins
 from fedcore.client.executors.by_name import choose_device, choose_executor
-from fedcore.client.executors.remote import ray_cluster
 from fedcore.config import Experiment
 from fedcore.coreset.build import selector_of
 from fedcore.errors import BadOption
@@ -57,7 +56,6 @@ def run_grid(
     grid = list(runs_of(experiment, world.levels_of(experiment, federations)))
     if out is not None and resume:
         folder = OutputFolder.resume(out, settings, grid)
-    if folder is not None:
         folder.begin()
     found = folder.runs if folder else {}
     most, budget = experiment.most_rounds, experiment.time_budget
@@ -70,6 +68,8 @@ def run_grid(
             continue
         federation = federations[run.seed]
         with closing(world.train_run(federation, experiment, run, snapshot, past)) as rounds:
+            if folder is not None and not folder.runs:
+                folder.begin()  # an earlier job goes no sooner than the first run can begin
             for record, state in rounds:
                 if folder is not None:
                     model = federation.task.saved(state.params) if record.ending else NONE
@@ -90,8 +90,6 @@ def prepare(experiment: Experiment) -> dict[int, Federation]:
             called = f"would both be called {plugins.title(one)!r}; rename one file"
             raise BadOption(f"strategies {one!r} and {other!r} {called}")
     device = choose_device(experiment.device, experiment.executor)
-    if experiment.executor == "ray":
-        ray_cluster()
     named = (("strategy", name) for name in experiment.strategies)
     experiment.check_method(("model", experiment.model), *named)
     selector_of(experiment.selector, tuple(experiment.method.items()))
