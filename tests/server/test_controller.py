@@ -95,6 +95,22 @@ def test_what_is_no_deadline_is_refused(wrong):
         always(wrong)(seen((1, 1.0, 0.0)))
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, int])
+def test_seconds_may_be_of_numpy_and_are_of_python_from_there_on(kind):
+    one = seen((10, 1.0, 0.0), (20, 1.0, 0.0))
+    for bounded in (True, False):
+        found = Controller(lambda _: (kind(12), "own"), bounded).decide(one)
+        assert found == (12.0, "own")
+        assert type(found[0]) is float
+    assert Controller(lambda _: (np.float64(99), "own")).decide(one) == (20.0, "own; at most 20 s")
+
+
+@pytest.mark.parametrize("told", [12.0, (12.0,), None, [12.0, "own"]])
+def test_a_controller_that_gives_no_reason_is_refused_in_a_sentence(told):
+    with pytest.raises(BadOption, match=r"aim of a Controller must give \(seconds, reason\), got"):
+        Controller(lambda _: told).decide(seen((10, 1.0, 0.0)))
+
+
 def test_half_of_the_way_in_logarithms_but_from_the_probe_at_once():
     probe, last = (0.001, 0.0, 0.0), (25.0, 0.0, 0.0)
     assert seen().towards(100.0) == 100.0

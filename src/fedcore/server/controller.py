@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedcore.errors import BadOption
 from fedcore.server.method import table
 from fedcore.server.state import Job
 from fedcore.sources.clients import ClientSizes
 from fedcore.task import sent_bytes
 from fedcore.types import ClientId, LocalUpdate, Params
-from fedcore.values import above_zero
+from fedcore.values import above_zero, convert
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,10 @@ class Controller(NamedTuple):
         if self.bounded and not len(seen.samples):
             probe = PROBE * 2.0 ** len(seen.rounds) if seen.most == math.inf else seen.most
             return probe, "nobody has answered yet"
-        seconds, reason = self.aim(seen)
+        told: object = self.aim(seen)  # of the user's own, perhaps
+        if not (isinstance(told, tuple) and len(told) == 2):
+            raise BadOption(f"aim of a Controller must give (seconds, reason), got {told!r}")
+        seconds, reason = convert("deadline", told[0], float), str(told[1])
         above_zero("deadline", seconds)
         if not self.bounded:
             return seconds, reason
