@@ -218,24 +218,25 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
 
 def resolve(given: Options, hyperparameters: Callable[[str, str], Options]) -> Experiment:
     """Complete what was ``given`` by preset and benchmark, whose function it takes; check it."""
+    preset = values.convert("preset", given.get("preset", Experiment.preset), str)
+    one_of(*PRESETS)("preset", preset)
+    benchmark = values.convert("benchmark", given.get("benchmark", Experiment.benchmark), str)
+    own = hyperparameters(benchmark, "paper" if preset == "recommended" else preset)
+    every = {**values.convert("hyperparameters", own, Options), **given}
     hints = typing.get_type_hints(Experiment)
-    for key in given:
+    for key in every:
         if key not in hints:
             raise BadOption(plugins.unknown("option", key, hints, see="fedcore compare --help"))
-    rates = given.get("learning_rate")
+    rates = every.get("learning_rate")
     if isinstance(rates, list | tuple) or (isinstance(rates, str) and "," in rates):
         rates = values.convert("learning_rate", rates, tuple[float, ...])
         values.each(above_zero)("learning_rate", rates)
         grid = rates if len(rates) > 1 else ()
-        given = {**given, "learning_rate": rates[0], "learning_rates": grid}
-    typed = {key: values.convert(key, value, hints[key]) for key, value in given.items()}
-    preset = typed.get("preset", Experiment.preset)
-    one_of(*PRESETS)("preset", preset)
-    benchmark = typed.get("benchmark", Experiment.benchmark)
-    if deadline := typed.get("deadline"):
-        typed.setdefault("stragglers", (30.0,) if isinstance(deadline, str) else ())
-    own = hyperparameters(benchmark, "paper" if preset == "recommended" else preset)
-    return Experiment(**{**PRESETS[preset], **own, **typed})
+        every |= {"learning_rate": rates[0], "learning_rates": grid}
+    typed = {key: values.convert(key, value, hints[key]) for key, value in every.items()}
+    if (deadline := typed.get("deadline")) and "stragglers" not in given:
+        typed["stragglers"] = (30.0,) if isinstance(deadline, str) else ()
+    return Experiment(**{**PRESETS[preset], **typed})
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 import pytest
 
+from fedcore.config import resolve
 from fedcore.errors import BadOption, FedCoreError, UnknownPlugin
 from fedcore.sources.benchmark import benchmark_names, find
 
@@ -101,6 +102,26 @@ def test_a_file_may_set_hyperparameters(own):
 def test_a_file_that_does_not_load_is_one_sentence(own, text, sentence):
     with pytest.raises(FedCoreError, match=sentence):
         own(text).load(seed=0, data_dir=None, options={})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "def hyperparameters(preset):\n    return {'lr': 0.1}",
+            "'lr'; did you mean 'learning_rate'",
+        ),
+        (
+            "def hyperparameters(preset):\n    return {'rounds': '9'}",
+            "rounds must be a whole number",
+        ),
+        ("def hyperparameters(preset):\n    pass", "hyperparameters must be a table, got None"),
+    ],
+)
+def test_hyperparameters_that_are_no_options_are_refused_in_a_sentence(own, text, sentence):
+    found = own(f"def load():\n    return 3\n\n{text}")
+    with pytest.raises(FedCoreError, match=sentence):
+        resolve({}, lambda name, preset: found.hyperparameters(preset))
 
 
 def test_a_failure_of_our_own_is_seen_whole(monkeypatch):
