@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fedcore.cli.folders import differences, merge
+from fedcore.cli.folders import differences, evaluate, merge
 from fedcore.cli.pieces import rounds_of, run_piece
 from fedcore.cli.table2 import Piece
 from fedcore.errors import BadOption, BadRecord
-from fedcore.report.output import ROUNDS, SUMMARY
+from fedcore.report.output import EXPERIMENT, ROUNDS, SUMMARY
 from fedcore.report.records import to_lines
 
 OPTIONS = {"rounds": 3, "epochs": 1, "clients_per_round": 3, "device": "cpu", "threads": 1}
@@ -135,6 +135,22 @@ def test_rounds_that_were_changed_are_not_merged_on_the_word_of_their_check(
         with pytest.raises(BadRecord, match="is not as it was written; resume that job, or leave"):
             merge(sources, tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "3"])
+@pytest.mark.parametrize("name", [EXPERIMENT, SUMMARY])
+def test_a_damaged_file_of_a_job_is_refused_in_a_sentence(machines, tmp_path, name, text):
+    bad = tmp_path / "bad"
+    shutil.copytree(machines[0], bad)
+    (bad / CORE.path / name).write_text(text)
+    sentence = rf"{name}' cannot be read \(.*\); leave that job out"
+    with pytest.raises(BadRecord, match=sentence):
+        list(differences(machines[0], bad))
+    if name == EXPERIMENT:
+        with pytest.raises(BadRecord, match=sentence):
+            merge([bad], tmp_path / "out")
+        with pytest.raises(BadRecord, match=sentence):
+            list(evaluate(bad, None))
 
 
 def test_rounds_of_versions_that_wrote_no_check_are_merged_and_the_longer_taken(machines, tmp_path):

@@ -58,8 +58,8 @@ def evaluate(folder: Path, data_dir: str | None) -> Iterator[tuple[RunKey, Score
     """Loss and accuracy of every model in and below a folder; None without held-out data."""
     for job in jobs_of(folder).values():
         here = {"data_dir": data_dir, "device": "auto", "executor": "auto"}  # of this machine
-        known = json.loads((job / EXPERIMENT).read_text("utf-8")) | here
-        one = resolve({n: v for n, v in known.items() if v is not None}, lambda *_: {})
+        given = _content(job / EXPERIMENT) | here
+        one = resolve({n: v for n, v in given.items() if v is not None}, lambda *_: {})
         device, several = choose_device("auto", "auto"), len(one.learning_rates) > 1
         federations = prepare(one)
         for run in runs_of(one, levels_of(one, federations)):
@@ -80,8 +80,8 @@ def _unlike(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, 
 def _described(job: Path) -> dict[str, Any]:
     known, checks = _options(job), ["none", *_checks(job)]
     known["rounds and their check"] = f"{len(checks) - 1} {checks[-1]}"
-    with suppress(FileNotFoundError):
-        content = json.loads((job / SUMMARY).read_text("utf-8"))
+    if (job / SUMMARY).exists():
+        content = _content(job / SUMMARY)
         known |= {f"environment {key}": value for key, value in content["environment"].items()}
         for row in content["results"]:
             run = f"{row['strategy']} at {row['stragglers']:g} % with seed {row['seed']}"
@@ -90,8 +90,15 @@ def _described(job: Path) -> dict[str, Any]:
 
 
 def _options(job: Path) -> dict[str, Any]:
-    known = json.loads((job / EXPERIMENT).read_text("utf-8"))
+    known = _content(job / EXPERIMENT)
     return {f"option {name}": known[name] for name in known if name not in OF_A_MACHINE}
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise BadRecord(f"{str(path)!r} cannot be read ({error}); leave that job out") from None
 
 
 def _checks(job: Path) -> list[str]:
