@@ -17,8 +17,10 @@ from fedcore import plugins
 from fedcore.cli.pieces import PARENT, on_processes, on_ray, train_all
 from fedcore.cli.table2 import BENCHMARKS, WAYS, Piece, pieces_of
 from fedcore.client.executors.by_name import choose_device
+from fedcore.config import Experiment
 from fedcore.errors import BadOption, FedCoreError, Interrupted, failed
 from fedcore.report.output import ROUNDS
+from fedcore.report.records import Row
 from fedcore.sources.benchmark import find
 from fedcore.sources.files import read
 from fedcore.values import at_least, read_option, read_pairs
@@ -44,11 +46,11 @@ SET = "Any other option of 'fedcore compare', for a try, as --set rounds=2; may 
 class View:
     """How far pieces are, by what their folders hold, whoever trains, on whichever machine."""
 
-    def __init__(self, out: Path, rounds: Mapping[Piece, int]) -> None:
-        self._out, self._rounds, self._live = out, rounds, sys.stderr.isatty()
-        self._seen = dict.fromkeys(rounds, (0, 0))  # bytes of the file, and its rounds
-        self._first: dict[Piece, tuple[float, int]] = {}  # when rounds were first seen, how many
-        self._shown = dict.fromkeys(rounds, -EVERY)  # when
+    def __init__(self, out: Path, pieces: Mapping[Piece, Experiment]) -> None:
+        self._out, self._pieces, self._live = out, pieces, sys.stderr.isatty()
+        self._seen = dict.fromkeys(pieces, (0, False))  # bytes of the file, and whether it is over
+        self._first: dict[Piece, tuple[float, float]] = {}  # when it was first seen, which share
+        self._shown = dict.fromkeys(pieces, -EVERY)  # when
 
     def look(self) -> None:
         """Show what is new since the last look: lines, which a terminal writes over."""
@@ -57,23 +59,26 @@ class View:
             size = path.stat().st_size if path.exists() else 0
             if size != before:
                 rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-                self._seen[piece] = size, len(rows)
                 if rows:
-                    self._show(piece, rows[-1]["test_accuracy"], sum(r["round_time"] for r in rows))
+                    self._seen[piece] = size, "ending" in rows[-1]
+                    self._show(piece, rows)
 
-    def _show(self, piece: Piece, accuracy: float | None, passed: float) -> None:
-        (_, done), most, now = self._seen[piece], self._rounds[piece], time.monotonic()
-        began, before = self._first.setdefault(piece, (now, done))
-        finished = sum(self._seen[one][1] == count for one, count in self._rounds.items())
-        text = f"[{finished}/{len(self._rounds)}] {piece.path}: round {done} of {most}"
+    def _show(self, piece: Piece, rows: Sequence[Row]) -> None:
+        of, now, accuracy = self._pieces[piece], time.monotonic(), rows[-1]["test_accuracy"]
+        done, passed = len(rows), sum(row["round_time"] for row in rows)
+        share = passed / of.time_budget if of.time_budget else done / of.rounds
+        began, before = self._first.setdefault(piece, (now, share))
+        over, finished = self._seen[piece][1], sum(over for _, over in self._seen.values())
+        text = f"[{finished}/{len(self._pieces)}] {piece.path}: round {done}"
+        text += "" if of.time_budget else f" of {of.rounds}"
         text += "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
         text += f", {passed:.1f} deadlines"
-        if before < done < most:
-            text += f", {(now - began) / (done - before) * (most - done):.0f} s left"
-        if self._live or done == most or now - self._shown[piece] >= EVERY:
+        if before < share and not over:
+            text += f", {(now - began) / (share - before) * (1 - share):.0f} s left"
+        if self._live or over or now - self._shown[piece] >= EVERY:
             self._shown[piece] = now
-            over = self._live and done < most
-            print(text, end="\x1b[K\r" if over else "\n", file=sys.stderr, flush=True)
+            end = "\x1b[K\r" if self._live and not over else "\n"
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def command(arguments: Sequence[str]) -> None:
@@ -98,15 +103,15 @@ def command(arguments: Sequence[str]) -> None:
     options |= {"device": given.device, "threads": threads}
     options |= {"data_dir": given.data_dir} if given.data_dir else {}
     out, place = Path(given.out), Path(given.data_dir) if given.data_dir else None
-    rounds = {piece: piece.experiment(options).rounds for unit in units for piece in unit}
+    pieces = {piece: piece.experiment(options) for unit in units for piece in unit}
     if PARENT in os.environ:
         train_all(units, out, options)
         return
-    for name in dict.fromkeys(piece.benchmark for piece in rounds):
+    for name in dict.fromkeys(piece.benchmark for piece in pieces):
         source: Any = getattr(find(name).module, "SOURCE", None)
         for file in source.files if source else ():  # the same
             read(source, file.name, place)
-    look: Callable[[], None] = (lambda: None) if given.quiet else View(out, rounds).look
+    look: Callable[[], None] = (lambda: None) if given.quiet else View(out, pieces).look
     try:
         if ray == "ray":
             on_ray(units, out, options, address, read_option("gpus", given.gpus, float), look)
