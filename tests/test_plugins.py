@@ -41,6 +41,17 @@ def test_a_file_of_the_users_own(tmp_path):
     assert plugins.load("strategy", str(path)).VALUE == 3
 
 
+def test_a_file_of_the_users_own_may_have_dataclasses_with_annotations_as_text(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n\n"
+        "@dataclass\nclass Knobs:\n    share: float = 0.5\n"
+    )
+    before = {*sys.modules}
+    assert plugins.load("strategy", str(path)).Knobs().share == 0.5
+    assert {*sys.modules} == before
+
+
 def test_a_broken_file_of_the_users_own_is_one_sentence(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def build(:\n")

@@ -141,6 +141,7 @@ def _load_file(kind: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(OWN + path.stem, path)
     assert spec is not None and spec.loader is not None  # noqa: PT018 - of any file ending in .py
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for what annotations name
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -148,4 +149,6 @@ def _load_file(kind: str, path: Path) -> ModuleType:
         if isinstance(error, ImportError) and (error.name or "").split(".")[0] == "fedcore":
             why += "; it was written for another version of fedcore, see examples/ for this one's"
         raise UnknownPlugin(f"{kind} file {str(path)!r} cannot be imported: {why}") from error
+    finally:
+        sys.modules.pop(spec.name, None)  # Ray's workers get whole what is in no module there
     return module
