@@ -1,5 +1,7 @@
 """The real command: good input in a process of its own, bad input through the same ``main``."""
 
+import errno
+
 import pytest
 
 pytest.importorskip("typer")
@@ -360,6 +362,18 @@ def test_what_a_strategy_of_ones_own_raises_is_one_sentence_that_says_where(refu
     sentence = refuse("run", *FAST, "--strategy", mine, "--stragglers", "90")
     line = 1 + text[: text.index("budget = max(")].count("\n")
     assert sentence == f"error: line {line} of {str(mine)!r} failed with KeyError: 'a'\n"
+
+
+def test_a_full_disk_is_one_sentence(capsys, monkeypatch):
+    def broken():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "argv", ["fedcore"])
+    with pytest.raises(SystemExit) as stop:
+        in_a_sentence(broken)
+    assert stop.value.code == 2
+    told = "error: writing failed with OSError: [Errno 28] No space left on device; make room"
+    assert capsys.readouterr().err == f"{told}, then go on as after an interruption\n"
 
 
 def test_what_this_package_raises_by_mistake_keeps_its_traceback(monkeypatch):

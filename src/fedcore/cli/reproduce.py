@@ -4,6 +4,7 @@
 """
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -147,8 +148,10 @@ def in_a_sentence(run: Callable[[], None]) -> None:
         for frame, line in walk_tb(error.__traceback__):
             if frame.f_globals.get("__name__", "").startswith(plugins.OWN):
                 where = f"line {line} of {frame.f_code.co_filename!r}"
-        if not where:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if not (where or full):
             raise
-        sentence, code = f"error: {failed(where, error)}", 2
+        hint = "; make room, then go on as after an interruption" * full
+        sentence, code = f"error: {failed(where or 'writing', error, hint)}", 2
     print(sentence, file=sys.stderr)
     sys.exit(code)
