@@ -116,6 +116,19 @@ def test_nothing_is_wider_than_the_screen(browser, page, width):
     assert browser.run("Math.max(...charts.map((one) => one.canvas.offsetWidth))") <= width
 
 
+def test_numbers_are_seen_beside_long_names_of_options(browser, a_job, tmp_path):
+    (job,) = read_jobs([a_job])
+    own = {"clients_per_round": 4, "epochs": 3, "learning_rate": 0.05, "metrics": ["f1", "top-3"]}
+    own |= {"evaluate_every": 4, "deadline": "kth-arrival", "method": {"share": 0.9}}
+    content = job.content | {"experiment": job.content["experiment"] | own}
+    write_page([job._replace(content=content)], tmp_path)
+    browser.open(tmp_path / "report.html", width=1280)
+    fits = (
+        "[...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth <= one.clientWidth)"
+    )
+    assert all(browser.run(fits))
+
+
 def test_it_is_there_within_a_second(browser, page):
     browser.open(page)
     timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
