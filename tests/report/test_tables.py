@@ -65,6 +65,15 @@ def test_runs_of_different_length_are_told():
     assert "b, 30 % stragglers, 3 to 1,200 rounds, seed 0" in text
 
 
+def test_a_long_round_is_late_only_where_some_round_was():
+    """A controller may give a round more than the deadline of the fleet, in which times are."""
+    for share in (0.0, 0.25):
+        long = result(mean_round_time=2.5, max_round_time=4.0, deadline_miss_share=share)
+        (grid,) = level_grids([long])
+        late = [cell.text for cell in grid.rows[0] if cell.style == "late"]
+        assert late == (["2.50", "4.00"] if share else [])
+
+
 def test_nothing_is_cut_off_at_80_columns():
     text = shown([result("fedavg-ds"), result("fedcore")])
     assert "…" not in text

@@ -111,7 +111,8 @@ def cell_of(name: str, runs: Sequence[Result], *, ranged: bool = True) -> Cell:
     """The median of seeds, and their range below it where they differ."""
     if not (values := values_of(name, runs)):
         return Cell("-")
-    style = "late" if name.endswith("round_time") and max(values) > 1 else ""
+    long = name.endswith("round_time") and max(values) > 1  # which a controller may have allowed
+    style = "late" if long and any(values_of("deadline_miss_share", runs)) else ""
     if name == "max_round_time":  # of all seeds: a deadline is missed or it is not
         return Cell(f"{max(values):.2f}", style)
     percent = "accuracy" in name or "share" in name

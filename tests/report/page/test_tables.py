@@ -22,7 +22,7 @@ def result(strategy, seed=0, accuracy=0.5, train=0.6, time=1.0, notes=(), **more
         "final_train_loss": 1.25,
         "mean_round_time": time,
         "max_round_time": time,
-        "deadline_miss_share": 0.0,
+        "deadline_miss_share": float(time > 1),
         "job": JOB,
         "notes": notes,
         **more,
