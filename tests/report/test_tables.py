@@ -256,6 +256,11 @@ def test_what_it_cost_and_whom_it_served():
     assert "…" not in text
 
 
+def test_slow_clients_are_the_median_of_the_seeds():
+    runs = [costly(seed=seed, slow_clients=count) for seed, count in enumerate((8, 1100, 9))]
+    assert "Slow (9 of 30 clients:" in shown(runs, make=cost_tables)
+
+
 def test_seeds_are_medians_and_one_that_does_not_reach_a_target_is_endless():
     def reached(*times):
         runs = [costly(seed=s, seconds=(time, time, time)) for s, time in enumerate(times)]

@@ -88,7 +88,8 @@ def cost_grids(results: Sequence[Result]) -> Iterator[Grid]:
         columns += [(title, partial(cell_of, name, ranged=False)) for name, title in SERVED.items()]
         columns.append(("Client-\nseconds", _spent))
         columns.append(("Bytes\ndown,up", partial(_pair, ("bytes_down", "bytes_up"))))
-        caption = COST_CAPTION.format(known["slow_clients"], counted(known["clients"], "client"))
+        slow = statistics.median_low(values_of("slow_clients", every))
+        caption = COST_CAPTION.format(slow, counted(known["clients"], "client"))
         if values_of("largest_staleness", every):
             caption += STALE
             names = ("mean_staleness", "largest_staleness")
