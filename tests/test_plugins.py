@@ -188,6 +188,11 @@ def test_what_other_libraries_call_an_option_is_an_option_here():
 
     assert set(plugins.USUAL.values()) <= set(option_fields())
     assert not set(plugins.USUAL) & set(option_fields())
+    near = {"optimizer": "optimiser", "num_rounds": "rounds", "global_rounds": "rounds"}
+    near |= {"local_epochs": "epochs", "num_epochs": "epochs", "lr_scheduler": "schedule"}
+    for theirs, ours in (plugins.USUAL | near).items():
+        told = plugins.unknown("option", theirs, option_fields())
+        assert told.startswith(f"no option named {theirs!r}; did you mean {ours!r}?")
 
 
 @pytest.mark.parametrize(

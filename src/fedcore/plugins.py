@@ -28,15 +28,11 @@ KINDS |= {"model": "fedcore.models", "deadline": "fedcore.deadlines"}
 # What a run tells a method and nobody sets: all options, the step size, fleet and model.
 TOLD = {"options", "method", "step_size", "num_clients", "model_bytes", "around"}
 OWN = "fedcore_user_"  # modules of users' files are called so, and their name
-# What other libraries call our options.
-USUAL = {"lr": "learning_rate", "optimizer": "optimiser", "mu": "fedprox_mu", "wd": "weight_decay"}
-USUAL["dataset"] = "benchmark"
-USUAL |= dict.fromkeys(("num_rounds", "global_rounds", "n_rounds", "comm_rounds"), "rounds")
-USUAL |= dict.fromkeys(("local_epochs", "num_epochs", "n_epochs"), "epochs")
+# What other libraries call our options, where ours is not the nearest name anyway.
+USUAL = {"lr": "learning_rate", "mu": "fedprox_mu", "wd": "weight_decay", "dataset": "benchmark"}
 USUAL |= dict.fromkeys(("num_clients", "cohort_size", "sample_clients"), "clients_per_round")
 USUAL |= dict.fromkeys(("gradient_accumulation_steps", "accumulate_grad_batches"), "batch_size")
 USUAL |= {"bs": "batch_size", "seeds": "seed", "max_grad_norm": "clip_norm", "sampler": "selection"}
-USUAL |= {"lr_scheduler": "schedule", "server_optimizer": "server_optimiser"}
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
