@@ -141,9 +141,7 @@ def _load_file(kind: str, path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        if isinstance(error, ImportError) and (error.name or "").split(".")[0] == "fedcore":
-            why += "; it was written for another version of fedcore, see examples/ for this one's"
+        why = f"{type(error).__name__}: {error}; see examples/"
         raise UnknownPlugin(f"{kind} file {str(path)!r} cannot be imported: {why}") from error
     finally:
         sys.modules.pop(spec.name, None)  # Ray's workers get whole what is in no module there
