@@ -93,10 +93,6 @@ def refuse(monkeypatch, capsys):
     return run
 
 
-def test_a_nul_in_a_path_is_one_sentence(refuse):
-    assert "NUL" in refuse("compare", "--rounds", "1", "--out", "a\0b")
-
-
 def without_wall_clock(path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return [{k: v for k, v in row.items() if not k.startswith("wall_")} for row in rows]

@@ -107,8 +107,6 @@ class Strategy:
             takes = "merge of a Strategy takes the server's state alone and gives what has add"
             wrap = "wrap a function of (state, answers) in server.merge.all_at_once"
             raise BadOption(f"{takes} and finish; {wrap}") from None
-        except ValueError:  # a built-in that does not tell its signature
-            pass
 
 
 def full_seconds(profiles: Profiles, epochs: int, model_bytes: int = 0) -> NDArray[np.float64]:
