@@ -56,6 +56,14 @@ def test_arrays_of_any_precision_become_tensors_that_models_take():
             assert (part.x.dtype, part.y.dtype) == (torch.float32, torch.int64)
 
 
+def test_clients_have_numbers_since_what_is_written_is_read_again_by_them():
+    made = check_dataset(FederatedDataset({np.int64(4): data(), 2: data()}, None, 2))
+    assert [(type(number), number) for number in made.clients] == [(int, 4), (int, 2)]
+    for name in ("ward 3", -1, 2.5):
+        with pytest.raises(BadOption, match=rf"client must be .*, got '?{name}"):
+            check_dataset(FederatedDataset({name: data()}, None, 2))
+
+
 def test_no_clients_at_all():
     with pytest.raises(BadData, match="at least one client"):
         check_dataset(FederatedDataset({}, None, 2))

@@ -136,6 +136,6 @@ def check_dataset(
         clients.hold([first])  # whom many ask what samples look like
         clients.costly = len(given) > MOST_OPENED or getattr(clients[first], "large", False)
     else:
-        clients = {number: checked(number, data) for number, data in dataset.clients.items()}
+        clients = {whole_number("client", n, 0): checked(n, x) for n, x in dataset.clients.items()}
     test = None if dataset.test is None else checked(None, dataset.test)
     return replace(dataset, clients=clients, test=test, num_classes=classes)
