@@ -41,7 +41,7 @@ def test_a_head_that_does_not_exist_is_refused():
 def test_a_model_without_a_linear_layer_has_no_last_layer_gradient():
     task = Task(nn.Sequential(nn.Conv1d(1, 2, 1), nn.Flatten()))
     with pytest.raises(BadOption, match="without one; use proxy 'input'"):
-        task.logits_and_head(task.initial_params(), torch.ones(1, 1, 2))
+        task.forward(task.initial_params(), torch.ones(1, 1, 2), torch.zeros(1, 2))
 
 
 def test_a_head_that_runs_twice_is_refused():
@@ -55,7 +55,7 @@ def test_a_head_that_runs_twice_is_refused():
 
     task = Task(Twice())
     with pytest.raises(BadOption, match="ran 2 times"):
-        task.logits_and_head(task.initial_params(), torch.ones(1, 2))
+        task.forward(task.initial_params(), torch.ones(1, 2), torch.zeros(1, 2))
 
 
 def test_a_model_that_returns_no_tensor_is_refused():
@@ -73,11 +73,13 @@ def test_a_probe_changes_nothing_and_its_gradient_is_that_of_the_last_layers_out
     params, x = task.initial_params(), torch.randn(5, 2)
     probe = torch.zeros(5, task.head_width, requires_grad=True)
     scores, inputs = task.forward(params, x, probe)
-    plain, head = task.logits_and_head(params, x)
-    assert torch.equal(scores, plain)
-    assert torch.equal(inputs, head.inputs)
+    first, squashed, head, squashed_again = task.model
+    entered = squashed(first(x))
+    outputs = head(entered).detach().requires_grad_()
+    assert torch.equal(scores, task.logits(params, x))
+    assert torch.equal(inputs, entered)
     (slope,) = torch.autograd.grad(scores.square().sum(), probe)
-    (expected,) = torch.autograd.grad(plain.square().sum(), head.outputs)
+    (expected,) = torch.autograd.grad(squashed_again(outputs).square().sum(), outputs)
     assert torch.allclose(slope, expected)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,13 +26,6 @@ BATCH_NORM = ("average", "local", "frozen")
 Zeros = Tensor | None  # added to what leaves the last layer
 
 
-class HeadPass(NamedTuple):
-    """What went through the last linear layer for a batch: ``inputs`` z, ``outputs`` a."""
-
-    inputs: Tensor
-    outputs: Tensor
-
-
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a model is trained and measured by; the first three are more than fast paths know."""
@@ -44,7 +37,6 @@ class Terms:
 
 
 CLASSES = Terms()
-Passed = tuple[Tensor, HeadPass]  # scores, and what passed that layer
 
 
 class Task:
@@ -140,37 +132,33 @@ class Task:
         """L_j(w) for every sample of a batch."""
         return (self.terms.loss or sample_losses)(outputs, targets)
 
-    def logits_and_head(self, params: Params, x: Inputs, probe: Zeros = None) -> Passed:
-        """Class scores, and what passed the last linear layer on the way.
+    def forward(self, params: Params, x: Inputs, probe: Zeros) -> tuple[Tensor, Tensor | None]:
+        """Class scores, and what entered the last linear layer where a ``probe`` is given.
 
-        A ``probe`` of zeros is added to the layer's output: the gradient of a loss with respect to
-        it is dL/da, under ``torch.func.vmap`` too. Of a layer that runs at several positions of a
-        sample it is their sum Σ_t dL/da_t, and the inputs have no columns.
+        A probe of zeros [batch, classes] is added to what leaves that layer: the gradient of a loss
+        with respect to it is dL/da, under ``torch.func.vmap`` too. Of a layer that runs at several
+        positions of a sample it is their sum Σ_t dL/da_t, and what entered has no columns.
         """
-        passes: list[HeadPass] = []
+        if probe is None:
+            return self.logits(params, x), None
+        seen: list[Tensor] = []
 
         def watch(_: nn.Module, entered: Any, named: Mapping[str, Any], output: Tensor) -> Tensor:
-            entered = entered or [*named.values()]
-            if probe is None and not output.requires_grad:
-                output.requires_grad_()  # where nothing before it is differentiated, we begin here
-            inputs = entered[0] if output.dim() == 2 else entered[0].flatten(1)[:, :0]
-            passes.append(HeadPass(inputs.float() if self.terms.bf16 else inputs, output))
-            if probe is None:
-                return output
-            _check_passes(passes[-1:], len(x))  # before shapes clash
+            if output.dim() < 2 or len(output) != len(x):
+                what = f"the last linear layer gave {tuple(output.shape)} numbers"
+                other = f"for a batch of {len(x)}, not one row a sample; name another layer as head"
+                raise BadOption(f"{what} {other}")
+            inputs = (entered or [*named.values()])[0]
+            inputs = inputs if output.dim() == 2 else inputs.flatten(1)[:, :0]
+            seen.append(inputs.float() if self.terms.bf16 else inputs)
             return output + probe.view(len(probe), *[1] * (output.dim() - 2), -1)
 
         with self._needed_head().register_forward_hook(watch, with_kwargs=True):
-            logits = self.logits(params, x)
-        _check_passes(passes, len(x))
-        return logits, passes[0]
-
-    def forward(self, params: Params, x: Inputs, probe: Zeros) -> tuple[Tensor, Tensor | None]:
-        """Class scores, and what entered the last layer where a ``probe`` is given."""
-        if probe is None:
-            return self.logits(params, x), None
-        logits, head = self.logits_and_head(params, x, probe)
-        return logits, head.inputs
+            scores = self.logits(params, x)
+        if len(seen) != 1:
+            what = f"the last linear layer ran {len(seen)} times"
+            raise BadOption(f"{what}; name another one as head")
+        return scores, seen[0]
 
     @property
     def head_width(self) -> int:
@@ -235,16 +223,6 @@ def sent_bytes(params: Params, share: float) -> int:
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """L_j(w) for every sample of a batch: the cross-entropy."""
     return functional.cross_entropy(logits, labels, reduction="none")
-
-
-def _check_passes(passes: list[HeadPass], batch: int) -> None:
-    """A sample's last-layer gradient is one row: the layer must run once, with a row a sample."""
-    if len(passes) != 1:
-        raise BadOption(f"the last linear layer ran {len(passes)} times; name another one as head")
-    shape = tuple(passes[0].outputs.shape)
-    if len(shape) < 2 or shape[0] != batch:
-        what = f"the last linear layer gave {shape} numbers for a batch of {batch}"
-        raise BadOption(f"{what}, not one row a sample; name another layer as head")
 
 
 def has_hooks(model: nn.Module) -> bool:

@@ -34,9 +34,9 @@ def test_it_can_be_averaged_and_has_a_last_linear_layer(name):
     task = Task(build(name))
     params = task.initial_params()
     batch = EXAMPLES[name].expand(3, *EXAMPLES[name].shape)
-    logits, head = task.logits_and_head(params, batch)
-    assert head.outputs.shape == (3, 4)
-    assert task.head_weight(params).shape == (4, head.inputs.shape[1])
+    assert task.head_width == 4
+    logits, entered = task.forward(params, batch, torch.zeros(3, 4))
+    assert task.head_weight(params).shape == (4, entered.shape[1])
     assert torch.isfinite(logits).all()
 
 

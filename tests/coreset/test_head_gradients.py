@@ -44,6 +44,42 @@ def test_nothing_before_the_last_layer_is_differentiated():
     assert differentiated == [False]
 
 
+def test_layers_may_be_of_different_types():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            whole = torch.ones(6, 4, dtype=torch.int8)  # as layers are that were quantised
+            self.whole = nn.Parameter(whole, requires_grad=False)
+            self.inner, self.head = nn.Linear(6, 6).double(), nn.Linear(6, 5)
+            self.last = nn.Conv1d(1, 3, 5)
+
+        def forward(self, x):
+            inner = self.inner((x @ self.whole.to(x.dtype).T).double())
+            return self.last(self.head(inner.float())[:, None])[:, :, 0]
+
+    found = coreset_for(Mixed(), (torch.randn(20, 4), torch.arange(20) % 3), 5, proxy="logits")
+    assert found.weights.sum() == 20
+
+
+@pytest.mark.parametrize("proxy", ["last-layer-input", "logits", "last-layer"])
+def test_a_model_may_change_what_leaves_its_last_layer_in_place(proxy):
+    """As with a temperature: ``scores /= 2``."""
+
+    class Tempered(nn.Module):
+        def __init__(self, in_place):
+            super().__init__()
+            self.layers, self.in_place = network(), in_place
+
+        def forward(self, x):
+            scores = self.layers(x)
+            return scores.div_(2) if self.in_place else scores / 2
+
+    data = torch.randn(20, 4), torch.arange(20) % 3
+    one, other = (coreset_for(Tempered(how), data, 5, proxy=proxy) for how in (True, False))
+    assert torch.equal(one.indices, other.indices)
+    assert torch.equal(one.weights, other.weights)
+
+
 @pytest.mark.parametrize("proxy", ["last-layer-input", "logits", "last-layer"])
 def test_what_enters_the_last_layer_is_kept_for_the_one_proxy_that_looks_at_it(proxy, monkeypatch):
     """Of a large network, over all samples, it can be more than the data."""

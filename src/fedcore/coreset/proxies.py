@@ -56,13 +56,16 @@ def head_gradients(
 ) -> HeadGradients:
     """dL/da, L and, to ``keep``, z of all samples, by forward passes in order (section 4.4 b)."""
     fixed = {name: value.detach() for name, value in params.items()}
+    # Layers may be of different types, and hold whole numbers; the last ones are as the head is.
+    like = next(value for value in reversed(fixed.values()) if value.is_floating_point())
     parts = []
     for x, y in batches:
-        logits, head = task.logits_and_head(fixed, x)
-        losses = task.losses(logits, y)
-        (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
-        residuals = per_sample(residuals).to(losses)
-        entered = head.inputs.detach() if keep else residuals.new_empty(len(residuals), 0)
+        probe = like.new_zeros(len(x), task.head_width, requires_grad=True)
+        scores, inputs = task.forward(fixed, x, probe)
+        assert inputs is not None  # where there is a probe
+        losses = task.losses(scores, y)
+        (residuals,) = torch.autograd.grad(losses.sum(), probe)
+        entered = inputs.detach() if keep else residuals.new_empty(len(residuals), 0)
         parts.append(HeadGradients(residuals, entered, losses.detach()))
     return HeadGradients.gather(parts)
 

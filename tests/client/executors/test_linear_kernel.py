@@ -130,10 +130,11 @@ def test_what_is_seen_are_gradients_and_inputs_of_the_last_layer(kind):
     numbers = [RATE, 0.0, 1.0, 0.0, 0.0, np.inf]
     _, seen = walk(model, data, index, coefficient, numbers, watch=True)
     task = Task(model)
-    scores, head = task.logits_and_head(task.initial_params(), data.x)
+    probe = torch.zeros(len(data), task.head_width, requires_grad=True)
+    scores, entered = task.forward(task.initial_params(), data.x, probe)
     losses = nn.functional.cross_entropy(scores, data.y, reduction="none")
-    (residuals,) = torch.autograd.grad(losses.sum(), head.outputs)
-    expected = (residuals, head.inputs.detach(), losses.detach())
+    (residuals,) = torch.autograd.grad(losses.sum(), probe)
+    expected = (residuals, entered.detach(), losses.detach())
     for found, value in zip(seen[:3], expected, strict=True):
         assert np.allclose(found, value.numpy(), atol=1e-6)
 

@@ -57,8 +57,8 @@ def test_parameters_that_are_passed_in_are_used_and_get_gradients():
     zeros = {k: torch.zeros_like(v).requires_grad_() for k, v in task.initial_params().items()}
     assert task.logits(zeros, windows).abs().max() == 0
     params = {k: v.requires_grad_() for k, v in task.initial_params().items()}
-    logits, seen = task.logits_and_head(params, windows)
-    assert seen.inputs.shape == (3, 256)
+    logits, entered = task.forward(params, windows, torch.zeros(3, task.head_width))
+    assert entered.shape == (3, 256)
     gradients = torch.autograd.grad(
         sample_losses(logits, torch.tensor([1, 2, 3])).sum(), list(params.values())
     )

@@ -29,10 +29,10 @@ def test_its_last_layer_is_found_and_it_has_no_buffers():
     model = cnn.build(torch.zeros(1, 8, 8), 3)
     task = Task(model)
     x = torch.randn(4, 1, 8, 8)
-    logits, seen = task.logits_and_head(task.initial_params(), x)
-    assert seen.inputs.shape == (4, 512)
+    logits, entered = task.forward(task.initial_params(), x, torch.zeros(4, task.head_width))
+    assert entered.shape == (4, 512)
     torch.testing.assert_close(logits, model(x))
-    torch.testing.assert_close(seen.outputs, logits)
+    torch.testing.assert_close(model.head(entered), logits)
 
 
 def test_the_callers_seed_decides_where_it_starts():
