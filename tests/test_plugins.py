@@ -2,9 +2,11 @@ import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 
-from fedcore import plugins
+from fedcore import plugins, select_coreset
+from fedcore.coreset.selectors import el2n
 from fedcore.errors import BadOption, UnknownPlugin
 
 
@@ -50,6 +52,17 @@ def test_a_file_of_the_users_own_may_have_dataclasses_with_annotations_as_text(t
     before = {*sys.modules}
     assert plugins.load("strategy", str(path)).Knobs().share == 0.5
     assert {*sys.modules} == before
+
+
+def test_a_file_of_the_users_own_is_run_once_until_it_changes(tmp_path):
+    """Whatever it compiles or reads, every client's coreset would wait for again."""
+    path = tmp_path / "mine.py"
+    path.write_text("from fedcore.coreset.selectors.uniform import select\n")
+    first = plugins.load("selector", str(path))
+    select_coreset(np.zeros((9, 1)), 3, selector=str(path))
+    assert plugins.load("selector", str(path)) is first
+    path.write_text("from fedcore.coreset.selectors.el2n import select\n")
+    assert plugins.function("selector", str(path), "select") is el2n.select
 
 
 def test_a_broken_file_of_the_users_own_is_one_sentence(tmp_path):

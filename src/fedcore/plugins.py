@@ -6,6 +6,7 @@ user's own. Nothing is imported until it is asked for by name.
 """
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -46,7 +47,9 @@ def names(kind: str) -> list[str]:
 def load(kind: str, name: str) -> ModuleType:
     """Import the plug-in ``name``, or the user's file when ``name`` ends in ``.py``."""
     if name.endswith(".py"):
-        return _load_file(kind, Path(name))
+        file = Path(name)
+        kept = kind == "selector" and file.is_file()  # others begin anew with every run
+        return _selector(file, file.read_bytes()) if kept else _load_file(kind, file)
     path = f"{KINDS[kind]}.{name.replace('-', '_')}"
     # One that was asked for before needs no look at the folder.
     if ("_" in name or path not in sys.modules) and name not in names(kind):
@@ -129,6 +132,11 @@ def unknown(kind: str, name: str, known: Iterable[str], *, see: str = "fedcore l
     near = [usual] if usual in known else difflib.get_close_matches(name, known, 1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
     return f"no {kind} named {name!r}; {hint}" + (f" (see '{see}')" if see else "")
+
+
+@functools.cache  # every coreset asks for it, and what it compiles or reads takes a while
+def _selector(path: Path, content: bytes) -> ModuleType:
+    return _load_file("selector", path)
 
 
 def _load_file(kind: str, path: Path) -> ModuleType:

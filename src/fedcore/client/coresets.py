@@ -198,7 +198,7 @@ def _lasts(spec: CoresetSpec) -> bool:
     return spec.proxy == STATIC and not needs_losses(spec.selector)
 
 
-@cache  # a file of a user's own is not read anew for every phase of every client
+@cache  # it is asked for every phase of every client
 def needs_losses(selector: str) -> bool:
     """Whether a selector goes by losses."""
     return bool(getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False))
