@@ -55,6 +55,7 @@ def delays(monkeypatch):
 
 def run(setting, **options):
     task, clients, assignments = setting
+    options = {"block": 100} | options
     executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4), **options)
     return executor, executor.run(task.initial_params(), assignments)
 

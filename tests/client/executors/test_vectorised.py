@@ -37,7 +37,7 @@ def test_answers_come_in_the_order_of_the_questions_and_others_move_up(build_cli
     task = Task(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
     plan = LocalPlan((Phase(2),), Way.FULL)
     assignments = [Assignment(k, plan, 0, 0) for k in clients]
-    executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4))
+    executor = VectorisedExecutor(task, clients, TrainingSettings(0.1, 4), block=100)
     updates = executor.run(task.initial_params(), assignments)
     assert [update.client_id for update in updates] == [0, 1, 2, 3]
     assert [update.num_samples for update in updates] == list(sizes)
@@ -50,7 +50,7 @@ def test_a_plan_without_training_gives_back_the_model(build_client):
     task = Task(nn.Linear(3, 2))
     start = task.initial_params()
     plan = LocalPlan((Phase(1, forward_price=0.3),), Way.FORWARD_CORESET)
-    executor = VectorisedExecutor(task, {0: build_client()}, TrainingSettings(0.1, 4))
+    executor = VectorisedExecutor(task, {0: build_client()}, TrainingSettings(0.1, 4), block=100)
     (update,) = executor.run(start, [Assignment(0, plan, 0, 0)])
     assert all(torch.equal(update.params[n], start[n]) for n in start)
 

@@ -116,7 +116,8 @@ def test_who_trains_on_one_draw_alone_brings_no_other_samples(build_client, monk
     for measured, expected in ((False, [5, 40, 40]), (True, [40, 40, 40])):
         settings = TrainingSettings(0.1, 4, measure_full_gradient=measured)
         plain = SequentialExecutor(task, clients, settings).run(task.initial_params(), asked)
-        found = VectorisedExecutor(task, clients, settings).run(task.initial_params(), asked)
+        found = VectorisedExecutor(task, clients, settings, block=100)
+        found = found.run(task.initial_params(), asked)
         assert sorted(brought) == expected
         brought.clear()
         for one, other in zip(found, plain, strict=True):

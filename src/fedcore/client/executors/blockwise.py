@@ -1,5 +1,6 @@
 """What all executors share: assignments in blocks, on threads, and coresets chosen beside them."""
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,17 +25,19 @@ class BlockwiseExecutor:
         clients: Clients,
         settings: TrainingSettings,
         *,
+        device: torch.device | str = "cpu",
         block: int = 1,
         threads: int = 1,
-        choosing: int = 0,
     ) -> None:
-        """Bind all; ``block`` assignments at a time, ``choosing`` threads for coresets."""
+        """Bind all; ``threads`` train blocks on a CPU and choose coresets, 0: one per core."""
         self._task, self._clients, self._settings = task, clients, settings
-        self._block, self._threads = block, threads
-        self._coresets = Coresets(clients, choosing)
+        self._device, threads = torch.device(device), threads or os.cpu_count() or 1
+        on_cpu = self._device.type == "cpu"
+        self._block, self._threads = block, threads if on_cpu else 1
+        self._coresets = Coresets(clients, 0 if on_cpu and threads == 1 else threads)
         self.memory, self.selection = self._coresets.losses, self._coresets.time
         self.expect = self._coresets.expect  # begins those that inputs alone decide
-        self._workers = ThreadPoolExecutor(threads)  # which begin when they are needed
+        self._workers = ThreadPoolExecutor(self._threads)  # which begin when they are needed
         self._own = threading.local()
 
     def close(self) -> None:

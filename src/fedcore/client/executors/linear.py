@@ -1,6 +1,5 @@
 """Chains of linear layers in compiled loops on threads; the plain loop's answers up to rounding."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,10 +70,8 @@ class LinearExecutor(BlockwiseExecutor):
     def __init__(
         self, task: Task, clients: Clients, settings: TrainingSettings, *, threads: int = 1
     ) -> None:
-        """Bind the model and the data; ``threads`` train clients and choose coresets, 0 is all."""
-        threads = threads or os.cpu_count() or 1
-        choosing = 0 if threads == 1 else threads
-        super().__init__(task, clients, settings, threads=threads, choosing=choosing)
+        """Bind all; ``threads`` train clients and choose coresets, 0: one per core."""
+        super().__init__(task, clients, settings, threads=threads)
         self._chain = chain_of(task, clients)
 
     def _rank(self, assignment: Assignment) -> tuple[int, ...]:

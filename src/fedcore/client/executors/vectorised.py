@@ -4,14 +4,13 @@ Equal to ``SequentialExecutor`` up to the rounding of float32 sums. Clients are 
 they train on before they are cut into blocks, so that those of a block finish together.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from fedcore.client.coresets import Clients, Coresets, Watched
+from fedcore.client.coresets import Coresets, Watched
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
@@ -27,24 +26,6 @@ NOTHING = BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
 
 class VectorisedExecutor(BlockwiseExecutor):
     """Trains clients in blocks; on a CPU blocks run side by side, one core each."""
-
-    def __init__(
-        self,
-        task: Task,
-        clients: Clients,
-        settings: TrainingSettings,
-        *,
-        device: torch.device | str = "cpu",
-        block: int = 100,
-        threads: int = 1,
-    ) -> None:
-        """Bind all; ``threads`` train blocks on a CPU and choose coresets, 0: one per core."""
-        self._device = torch.device(device)
-        threads = threads or os.cpu_count() or 1
-        blocks = threads if self._device.type == "cpu" else 1
-        # A block of one client has nobody to train while it chooses.
-        choosing = 0 if block == 1 or (self._device.type == "cpu" and threads == 1) else threads
-        super().__init__(task, clients, settings, block=block, threads=blocks, choosing=choosing)
 
     def _train(self, params: Params, assignments: Sequence[Assignment]) -> list[LocalUpdate]:
         data = [self._clients[assignment.client_id] for assignment in assignments]
