@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedcore.client.coresets import Coresets
-from fedcore.client.job import Job, Rest, loss_sums, phase_schedule, waits_for_gradients
+from fedcore.client.job import Job, loss_sums, phase_schedule, waits_for_gradients
 from fedcore.client.schedule import BatchSchedule, Samples
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.errors import BadOption
@@ -72,7 +72,8 @@ def test_everything_then_a_coreset_by_its_gradients():
     assert choices.begun == [(0, None)]
     # 130 samples in batches of 4 are 33 steps, an eighth of which is 4.1.
     now = {name: value + 1 for name, value in PARAMS.items()}
-    assert job.next(now, SEEN) == Rest(5)
+    resting = job.next(now, SEEN)
+    assert (resting.rest, len(resting.index)) == (5, 0)
     phase, watched = choices.begun[1]
     assert (phase, watched.gradients, watched.bias) == (1, SEEN, True)
     assert torch.equal(watched.weight, now["weight"])
@@ -95,13 +96,13 @@ def test_what_needs_no_gradients_is_begun_at_once_and_nobody_rests_for_it():
 
 
 def test_a_first_coreset_is_rested_for_unless_it_is_drawn():
-    assert isinstance(a_job(Phase(2, BY_INPUTS))[0].next(PARAMS), Rest)
+    assert a_job(Phase(2, BY_INPUTS))[0].next(PARAMS).rest
     assert isinstance(a_job(Phase(2, DRAWN))[0].next(PARAMS), BatchSchedule)
 
 
 def test_a_look_is_one_pass_over_everything_in_order_and_takes_no_steps():
     job, choices = a_job(Phase(1, forward_price=0.3), Phase(2, BY_GRADIENTS), num_samples=300)
-    assert isinstance(job.next(PARAMS), Rest)
+    assert job.next(PARAMS).rest
     ((phase, watched),) = choices.begun
     assert phase == 1
     x, y = job.data.take(slice(None))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcore.client.coresets import GRADIENTS_FIRST, Coresets, Watched, asks_nothing_of_the_model
-from fedcore.client.schedule import BatchSchedule, Samples, schedule
+from fedcore.client.schedule import NOTHING, BatchSchedule, Samples, schedule
 from fedcore.coreset.proxies import NONE, REMEMBERED, HeadGradients, head_gradients
 from fedcore.errors import BadOption
 from fedcore.seeding import stream
@@ -24,10 +24,6 @@ LOOK_CHUNK, MEASURE_CHUNK = 128, 256
 # it to go on at once, timing would say who is stepped with whom, and so how libraries round.
 REST = 1 / 8
 LEAST_REST = 4  # steps, beside a GPU: it would stand still while many small coresets are chosen
-
-
-class Rest(int):
-    """Let others take so many steps: a coreset is being chosen. Who trains alone goes on."""
 
 
 class Job:
@@ -67,9 +63,7 @@ class Job:
         self._early[0] = partial(replace, samples, indices=np.arange(len(samples.indices)))
         return ClientData(*self.data.take(torch.from_numpy(samples.indices)))
 
-    def next(
-        self, params: Params, seen: HeadGradients | None = None
-    ) -> BatchSchedule | Rest | None:
+    def next(self, params: Params, seen: HeadGradients | None = None) -> BatchSchedule | None:
         """What to do now, None at the end; ``seen`` are all samples' gradients, if watched."""
         self._params, self._seen = params, seen
         return next(self._way, None)
@@ -83,7 +77,7 @@ class Job:
         found = {"loss_sum": total, "loss_square_sum": squares, "loss_count": self._met}
         return replace(self._answer, params=params, steps=self._steps, **found)
 
-    def _follow(self) -> Iterator[BatchSchedule | Rest]:
+    def _follow(self) -> Iterator[BatchSchedule]:
         assignment = self.assignment
         size, batch_size = len(self.data), self.settings.batch_size
         watched: Watched | None = None
@@ -100,7 +94,8 @@ class Job:
                 choose = self._coresets.begin(assignment, number, watched)
                 if phase.coreset is not None and phase.coreset.proxy != NONE:
                     least = LEAST_REST if self.data.y.is_cuda else 1
-                    yield Rest(max(least, math.ceil(REST * -(-size // batch_size))))
+                    rest = max(least, math.ceil(REST * -(-size // batch_size)))
+                    yield replace(NOTHING, rest=rest)
             samples = choose()
             if phase.coreset is not None:
                 self._note_coreset(samples)

@@ -40,12 +40,19 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class BatchSchedule:
-    """Tapes ``index`` and ``coefficient`` [steps, batch]; coefficient 0 marks padding."""
+    """Tapes ``index`` and ``coefficient`` [steps, batch]; coefficient 0 marks padding.
+
+    One of no steps may ask to ``rest`` for so many of others; who trains alone goes on.
+    """
 
     index: NDArray[np.int64]
     coefficient: NDArray[np.float32]
     watch: bool = False  # whether its samples' gradients are to be handed back
     first_epoch: int = 0  # steps from the beginning whose losses are to be noted
+    rest: int = 0
+
+
+NOTHING = BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 
 
 def schedule(samples: Samples, epochs: int, batch_size: int, generator: Generator) -> BatchSchedule:

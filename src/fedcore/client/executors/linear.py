@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from fedcore.client.coresets import Clients
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.sequential import train_plainly
-from fedcore.client.job import Job, Rest, waits_for_gradients
+from fedcore.client.job import Job, waits_for_gradients
 from fedcore.compiled import have_numba
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.task import Task, has_hooks, trained_names
@@ -118,8 +118,6 @@ class LinearExecutor(BlockwiseExecutor):
             return train_plainly(params, job)  # which says what is wrong with them
         y, seen = labels.to("cpu", torch.int64).numpy(), None
         while (now := job.next(views, seen)) is not None:
-            if isinstance(now, Rest):
-                continue  # there is nobody else to train
             room, steps = (len(x), len(now.index)) if now.watch else (0, now.first_epoch)
             shapes = (room, int(chain[-1, 1])), (room, int(chain[-1, 0])), room
             residuals, inputs, losses = (np.empty(shape, np.float32) for shape in shapes)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from fedcore.client.executors.blockwise import BlockwiseExecutor
-from fedcore.client.job import Job, Rest, loss_sums
+from fedcore.client.job import Job, loss_sums
 from fedcore.client.step import Batch, Memory, StepRule, step
 from fedcore.coreset.proxies import HeadGradients
 from fedcore.seeding import stream
@@ -52,8 +52,6 @@ def train_plainly(
     rule = StepRule(rate, plan.prox_mu, params, plan.step_scale, shift, memory, trained)
     seen: HeadGradients | None = None
     while (now := job.next(params, seen)) is not None:
-        if isinstance(now, Rest):
-            continue  # there is nobody else to train
         losses, parts, order = [], [], []
         for index, coefficient in zip(now.index, now.coefficient, strict=True):
             real = coefficient > 0  # the rest is padding

@@ -14,14 +14,13 @@ from fedcore.client.coresets import Coresets, Watched
 from fedcore.client.executors.blockwise import BlockwiseExecutor
 from fedcore.client.executors.stacked_model import form_of
 from fedcore.client.executors.steps import LONGEST_RUN, Pool, Steps, Tape
-from fedcore.client.job import LOOK_CHUNK, Job, Rest, loss_sums
-from fedcore.client.schedule import BatchSchedule
+from fedcore.client.job import LOOK_CHUNK, Job, loss_sums
+from fedcore.client.schedule import NOTHING, BatchSchedule
 from fedcore.coreset.proxies import HeadGradients, head_gradients
 from fedcore.task import Task
 from fedcore.types import Assignment, ClientData, LocalUpdate, Params, TrainingSettings
 
 CROWD = 0.75  # compact when fewer than this share of the slots are still at work
-NOTHING = BatchSchedule(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 
 
 class VectorisedExecutor(BlockwiseExecutor):
@@ -118,8 +117,8 @@ class Block:
             return True
         seen = self.steps.seen(client.rows, self.task.head_width) if client.tape.watch else None
         now = client.job.next(self.steps.views[client.slot], seen)
-        client.tape = now if isinstance(now, BatchSchedule) else NOTHING
-        client.position = -now if isinstance(now, Rest) else 0
+        client.tape = now or NOTHING
+        client.position = -client.tape.rest
         return now is not None
 
     def _run(self, present: Sequence[_Client]) -> None:
