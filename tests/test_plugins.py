@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedcore import plugins, select_coreset
-from fedcore.coreset.selectors import el2n
+from fedcore.client.coresets import needs_losses
+from fedcore.coreset.selectors import loss_topk
 from fedcore.errors import BadOption, UnknownPlugin
 
 
@@ -61,8 +62,10 @@ def test_a_file_of_the_users_own_is_run_once_until_it_changes(tmp_path):
     first = plugins.load("selector", str(path))
     select_coreset(np.zeros((9, 1)), 3, selector=str(path))
     assert plugins.load("selector", str(path)) is first
-    path.write_text("from fedcore.coreset.selectors.el2n import select\n")
-    assert plugins.function("selector", str(path), "select") is el2n.select
+    assert not needs_losses(str(path))
+    path.write_text("from fedcore.coreset.selectors.loss_topk import NEEDS_LOSSES, select\n")
+    assert plugins.function("selector", str(path), "select") is loss_topk.select
+    assert needs_losses(str(path))
 
 
 def test_a_broken_file_of_the_users_own_is_one_sentence(tmp_path):

@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcore import plugins
 from fedcore.client.schedule import Samples, above_threshold
-from fedcore.coreset.build import PLAIN, build_coreset
+from fedcore.coreset.build import PLAIN, build_coreset, module_of
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric, NotFinite
 from fedcore.coreset.proxies import NONE, REMEMBERED, STATIC, HeadGradients, space_of
@@ -198,10 +197,9 @@ def _lasts(spec: CoresetSpec) -> bool:
     return spec.proxy == STATIC and not needs_losses(spec.selector)
 
 
-@cache  # it is asked for every phase of every client
 def needs_losses(selector: str) -> bool:
     """Whether a selector goes by losses."""
-    return bool(getattr(plugins.load("selector", selector), "NEEDS_LOSSES", False))
+    return bool(getattr(module_of(selector), "NEEDS_LOSSES", False))
 
 
 def _candidates(data: ClientData, spec: CoresetSpec, watched: Watched | None) -> Candidates:
