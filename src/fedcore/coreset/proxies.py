@@ -70,11 +70,6 @@ def head_gradients(
     return HeadGradients.gather(parts)
 
 
-def per_sample(rows: Tensor) -> Tensor:
-    """[B, ..., C] as [B, C]: of a layer that runs at several positions of a sample, their sum."""
-    return rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
-
-
 def residual_metric(residuals: Array, weight: Array) -> Euclidean:
     """Return gradients dL/dz = Wᵀ r in at most C dimensions, with their distances unchanged.
 

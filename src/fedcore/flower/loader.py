@@ -29,7 +29,7 @@ from fedcore.client.schedule import Samples
 from fedcore.coreset.build import PLAIN
 from fedcore.coreset.candidates import Candidates
 from fedcore.coreset.metric import Euclidean, Metric
-from fedcore.coreset.proxies import LAST_LAYER, NONE, STATIC, HeadGradients, per_sample, space_of
+from fedcore.coreset.proxies import LAST_LAYER, NONE, STATIC, HeadGradients, space_of
 from fedcore.errors import BadOption
 from fedcore.flower.turn import WALL, Clock, Turn
 from fedcore.flower.wire import SHIFT
@@ -86,8 +86,9 @@ class Watching:
         else:
             wanted = z if self._proxy in (STATIC, LAST_LAYER) else z[..., :0]
             rows = gradient.detach().float() * (size / self._scale)
-            parts = per_sample(rows), per_sample(wanted.float()), rows.new_zeros(size)
-            self._parts[batch] = HeadGradients(*parts)
+            both = rows, wanted.float()  # of several positions of a sample, their sum
+            rows, wanted = (v if v.dim() == 2 else v.flatten(1, -2).sum(1) for v in both)
+            self._parts[batch] = HeadGradients(rows, wanted, rows.new_zeros(size))
 
     def seen(self) -> tuple[NDArray[Any], Metric, Tensor] | None:
         """Samples with finite gradients, the space they lie in, and labels; None: ``trouble``."""
