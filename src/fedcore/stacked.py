@@ -1,11 +1,10 @@
 """Parameters of many clients stacked along a leading axis K, and the fast forms a model may bring.
 
-A model's class may define any of these; they hold for that very class, since one that is made of it
-may compute something else:
+A model's class may have methods that are a ``Form``; they hold for that very class, since one that
+is made of it may compute something else:
 
-* ``stacked_form(self) -> Form``: its forward pass over K clients, where ``vmap`` has no rule for
-  it or is slow.
-* ``single_form(self) -> Form``: the same for K = 1 on a CPU, where it beats the module itself.
+* ``stacked_form``: its forward pass over K clients, where ``vmap`` has no rule for it or is slow.
+* ``single_form``: the same for K = 1 on a CPU, where it beats the module itself.
 """
 
 import functools
@@ -22,7 +21,9 @@ Stack = Mapping[str, Tensor]
 # last layer is watched, zeros [K, B, C] that are added to its output: their gradient is dL/da.
 # It gives scores [K, B, C] and what entered the last layer, z [K, B, d]. Of one client alone,
 # the same without the axis K.
-Form = Callable[[Stack, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
+Zeros = Tensor | None
+Passed = tuple[Tensor, Tensor | None]
+Form = Callable[[Stack, Tensor, Zeros], Passed]
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from fedcore.models.char_lstm import fused, plain_lstm, stacked_lstm
+from fedcore.models.char_lstm import CharacterLstm, fused, plain_lstm
 from fedcore.stacked import kernels_work
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -104,5 +104,5 @@ def test_the_model_takes_either_way_with_one_result(monkeypatch):
     answers = []
     for fit in (True, False):
         monkeypatch.setattr("fedcore.models.char_lstm.fits", lambda *_, fit=fit: fit)
-        answers.append(stacked_lstm(stack, windows, None)[0])
+        answers.append(CharacterLstm(9).stacked_form(stack, windows, None)[0])
     assert torch.allclose(*answers, atol=2e-6)

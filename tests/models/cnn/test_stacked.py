@@ -1,6 +1,6 @@
 import torch
 
-from fedcore.models.cnn import ImageClassifier, single_cnn, stacked_cnn
+from fedcore.models.cnn import ImageClassifier
 from fedcore.models.cnn.convolution import convolve, patches
 from fedcore.task import Task
 
@@ -39,7 +39,7 @@ def test_both_forms_of_one_client_are_the_module():
     start = Task(model).initial_params()
     stack = {n: v[None].requires_grad_() for n, v in start.items()}
     expected = torch.autograd.grad((model(x[0]) * slopes[0]).sum(), list(model.parameters()))
-    for form in (single_cnn, stacked_cnn):
+    for form in (model.single_form, model.stacked_form):
         probe = torch.zeros(1, 4, 6, requires_grad=True)
         scores, entered = form(stack, x, probe)
         assert torch.allclose(scores[0], model(x[0]), atol=1e-5)

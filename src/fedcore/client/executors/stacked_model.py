@@ -5,11 +5,12 @@ Models without a form of their own go through ``vmap``; one client alone through
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from fedcore.stacked import Form, Stack
+from fedcore.stacked import Form, Passed, Stack, Zeros
 from fedcore.task import Task, has_hooks
 from fedcore.types import ClientData, Params
 
@@ -23,7 +24,7 @@ def form_of(task: Task) -> Form:
     together = _own(task, "stacked_form") or module
     alone = _own(task, "single_form") or module
 
-    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def forward(params: Stack, x: Tensor, probe: Zeros) -> Passed:
         # One model has the best kernels on CPUs; on a GPU a graph can only hold the stacked form.
         form = alone if len(x) == 1 and x.device.type == "cpu" else together
         return form(params, x, probe)
@@ -35,13 +36,13 @@ def _own(task: Task, name: str) -> Form | None:
     """A form that the model's class brings; hooks and frozen parameters are not in it."""
     bring = vars(type(task.model)).get(name)
     plain = task.saved({}).keys() == task.initial_params().keys() and not has_hooks(task.model)
-    return bring(task.model) if bring is not None and plain else None
+    return partial(bring, task.model) if bring is not None and plain else None
 
 
 def by_module(task: Task) -> Form:
     """The form of any model: its module under ``vmap``, or as it is for one client."""
 
-    def forward(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def forward(params: Stack, x: Tensor, probe: Zeros) -> Passed:
         if len(x) > 1:
             if probe is None:
                 return torch.vmap(task.logits)(dict(params), x), None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedcore.errors import BadOption
 from fedcore.models.char_lstm.fused import LAYERS, UNITS, Layers, fits, fused_lstm
-from fedcore.stacked import Form, Stack, affine
+from fedcore.stacked import Passed, Stack, Zeros, affine
 
 EMBEDDING = 8
 
@@ -32,9 +32,18 @@ class CharacterLstm(nn.Module):
         scores: Tensor = self.head(states[:, -1])
         return scores
 
-    def stacked_form(self) -> Form:
-        """Many clients: nn.LSTM has no rule for ``vmap``."""
-        return stacked_lstm
+    def stacked_form(self, params: Stack, x: Tensor, probe: Zeros) -> Passed:
+        """Many clients' windows [K, B, length]: nn.LSTM has no rule for ``vmap``."""
+        sequences = _embed(params["embedding.weight"], x.transpose(1, 2))
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        named = ([params[f"lstm.{kind}_l{layer}"] for layer in range(LAYERS)] for kind in kinds)
+        to_input, to_hidden, *two = named
+        # PyTorch's LSTM has two biases where one would do; both get the same gradient.
+        biases = [one + other for one, other in zip(*two, strict=True)]
+        stack = fused_lstm if fits(sequences, to_hidden[0].shape[2]) else plain_lstm
+        last = stack(sequences, to_input, to_hidden, biases)  # [K, B, H]
+        scores = affine(last, params["head.weight"], params["head.bias"])
+        return scores if probe is None else scores + probe, last
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:
@@ -47,20 +56,6 @@ def build(example: Tensor, num_classes: int) -> nn.Module:
         )
     texts = 90 if example.dtype == torch.uint8 else 0  # symbols that they have, of few classes too
     return CharacterLstm(max(num_classes, texts), num_classes)
-
-
-def stacked_lstm(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The form of ``CharacterLstm`` for windows [K, B, length], by kernels where they can run."""
-    sequences = _embed(params["embedding.weight"], x.transpose(1, 2))
-    kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    named = ([params[f"lstm.{kind}_l{layer}"] for layer in range(LAYERS)] for kind in kinds)
-    to_input, to_hidden, *two = named
-    # PyTorch's LSTM has two biases where one would do; both get the same gradient.
-    biases = [one + other for one, other in zip(*two, strict=True)]
-    stack = fused_lstm if fits(sequences, to_hidden[0].shape[2]) else plain_lstm
-    last = stack(sequences, to_input, to_hidden, biases)  # [K, B, H]
-    scores = affine(last, params["head.weight"], params["head.bias"])
-    return scores if probe is None else scores + probe, last
 
 
 def plain_lstm(x: Tensor, input_weights: Layers, hidden_weights: Layers, biases: Layers) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fedcore.errors import BadOption
 from fedcore.models.cnn.convolution import convolve
-from fedcore.stacked import Form, Stack, affine
+from fedcore.stacked import Passed, Stack, Zeros, affine
 
 MAPS = (32, 64)
 UNITS = 512
@@ -34,13 +34,28 @@ class ImageClassifier(nn.Module):
         scores: Tensor = self.head(torch.relu(self.hidden(x.flatten(1))))
         return scores
 
-    def stacked_form(self) -> Form:
-        """Many clients: convolutions as matrix products."""
-        return stacked_cnn
+    def stacked_form(self, params: Stack, x: Tensor, probe: Zeros) -> Passed:
+        """Many clients' images [K, B, C, H, W]: convolutions as matrix products."""
+        images = x.permute(0, 1, 3, 4, 2).contiguous()
+        images = _pool(convolve(images, params["first.weight"], params["first.bias"]))
+        images = _pool(convolve(images, params["second.weight"], params["second.bias"]))
+        flat = images.permute(0, 1, 4, 2, 3).flatten(2)
+        hidden = torch.relu(affine(flat, params["hidden.weight"], params["hidden.bias"]))
+        scores = affine(hidden, params["head.weight"], params["head.bias"])
+        return scores if probe is None else scores + probe, hidden
 
-    def single_form(self) -> Form:
-        """One client on a CPU: channels last."""
-        return single_cnn
+    def single_form(self, params: Stack, x: Tensor, probe: Zeros) -> Passed:
+        """One client on a CPU: the library's convolutions, pools with channels last."""
+        own = {name: value.squeeze(0) for name, value in params.items()}
+        images = functional.conv2d(x[0], own["first.weight"], own["first.bias"], padding=2)
+        images = images.contiguous(memory_format=torch.channels_last)
+        images = torch.relu(functional.max_pool2d(images, 2))
+        kernel = own["second.weight"].contiguous(memory_format=torch.channels_last)
+        images = functional.conv2d(images, kernel, own["second.bias"], padding=2)
+        flat = torch.relu(functional.max_pool2d(images, 2)).flatten(1)
+        hidden = torch.relu(functional.linear(flat, own["hidden.weight"], own["hidden.bias"]))
+        scores = functional.linear(hidden, own["head.weight"], own["head.bias"])[None]
+        return scores if probe is None else scores + probe, hidden[None]
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:
@@ -54,34 +69,9 @@ def build(example: Tensor, num_classes: int) -> nn.Module:
     return ImageClassifier(channels, height, width, num_classes)
 
 
-def stacked_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The form of ``ImageClassifier`` for images [K, B, C, H, W]."""
-    images = x.permute(0, 1, 3, 4, 2).contiguous()
-    images = _pool(convolve(images, params["first.weight"], params["first.bias"]))
-    images = _pool(convolve(images, params["second.weight"], params["second.bias"]))
-    flat = images.permute(0, 1, 4, 2, 3).flatten(2)
-    hidden = torch.relu(affine(flat, params["hidden.weight"], params["hidden.bias"]))
-    scores = affine(hidden, params["head.weight"], params["head.bias"])
-    return scores if probe is None else scores + probe, hidden
-
-
 def _pool(images: Tensor) -> Tensor:
     """2x2 max-pool, then ReLU: the two commute, and this way round ReLU has a quarter to do."""
     clients, batch, height, width, maps = images.shape
     channels_last = images.view(clients * batch, height, width, maps).permute(0, 3, 1, 2)
     pooled = torch.relu(functional.max_pool2d(channels_last, 2)).permute(0, 2, 3, 1)
     return pooled.reshape(clients, batch, *pooled.shape[1:]).contiguous()
-
-
-def single_cnn(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The same for one client on a CPU: the library's convolutions, pools with channels last."""
-    own = {name: value.squeeze(0) for name, value in params.items()}
-    images = functional.conv2d(x[0], own["first.weight"], own["first.bias"], padding=2)
-    images = images.contiguous(memory_format=torch.channels_last)
-    images = torch.relu(functional.max_pool2d(images, 2))
-    kernel = own["second.weight"].contiguous(memory_format=torch.channels_last)
-    images = functional.conv2d(images, kernel, own["second.bias"], padding=2)
-    flat = torch.relu(functional.max_pool2d(images, 2)).flatten(1)
-    hidden = torch.relu(functional.linear(flat, own["hidden.weight"], own["hidden.bias"]))
-    scores = functional.linear(hidden, own["head.weight"], own["head.bias"])[None]
-    return scores if probe is None else scores + probe, hidden[None]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fedcore.stacked import Form, Stack, affine
+from fedcore.stacked import Passed, Stack, Zeros, affine
 
 
 class LinearClassifier(nn.Module):
@@ -19,16 +19,12 @@ class LinearClassifier(nn.Module):
         scores: Tensor = self.linear(x.flatten(1))
         return torch.sigmoid(scores) if self.sigmoid else scores
 
-    def stacked_form(self) -> Form:
+    def stacked_form(self, params: Stack, x: Tensor, probe: Zeros) -> Passed:
         """The classifiers of many clients as one batched matrix product."""
-
-        def form(params: Stack, x: Tensor, probe: Tensor | None) -> tuple[Tensor, Tensor | None]:
-            inputs = x.flatten(2)
-            scores = affine(inputs, params["linear.weight"], params["linear.bias"])
-            scores = scores if probe is None else scores + probe
-            return torch.sigmoid(scores) if self.sigmoid else scores, inputs
-
-        return form
+        inputs = x.flatten(2)
+        scores = affine(inputs, params["linear.weight"], params["linear.bias"])
+        scores = scores if probe is None else scores + probe
+        return torch.sigmoid(scores) if self.sigmoid else scores, inputs
 
 
 def build(example: Tensor, num_classes: int) -> nn.Module:
