@@ -89,7 +89,7 @@ def stats(
     loaded = benchmark.load(seed=number, data_dir=data_dir, options=options)
     # Counted are samples: targets may be whatever some loss takes.
     found, console = spread(check_dataset(loaded, terms=Terms(LOSSES["mse"]))), plain_console()
-    console.print(table_of(table_one({benchmark.name: found})["table-1"]))
+    console.print(table_of(table_one([(benchmark.name, found)])["table-1"]))
     given = ", ".join(f"{key} {value}" for key, value in {"seed": number, **options}.items())
     # What is noted is about the benchmark's own seed.
     note = getattr(benchmark.module, "NOTE", "") if number == own_seed else ""

@@ -105,7 +105,7 @@ def test_a_sign_tells_two_files_apart(copy):
     folders = [copy(f"at {n}", speed_size_correlation=n) for n in (0.5, -0.5)]
     levels = levels_of(read_jobs(folders))
     assert len({level.name for level in levels}) == len(levels) == 4
-    assert sum(name.startswith("results-") for name in tables(levels, {}, folders[0])) == 4
+    assert sum(name.startswith("results-") for name in tables(levels, [], folders[0])) == 4
 
 
 def test_jobs_below_a_folder_are_found(copy, tmp_path):

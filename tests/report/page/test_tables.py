@@ -42,7 +42,7 @@ def row_of(grid, *names):
 def test_table_two_has_the_papers_numbers_beside_ours_by_its_statistic(tmp_path):
     """Generator (0, 0) is what the paper prints as (1, 1), and its accuracy is of training data."""
     ours = [result("fedcore", 0, 0.70, 0.71), result("fedcore", 1, 0.74, 0.73)]
-    grid = tables([level(*ours)], {}, tmp_path)["table-2"]
+    grid = tables([level(*ours)], [], tmp_path)["table-2"]
     mean, final, time = (
         "Accuracy, mean over rounds ≥ 10",
         "Accuracy, final, on held-out data",
@@ -63,7 +63,7 @@ def test_every_number_of_ours_leads_to_its_runs_and_says_what_is_other_about_it(
         level(result("fedavg", time=4.8)),
         level(result("fedavg", notes=(note,)), variant="authors-code"),
     ]
-    found = tables(levels, {}, tmp_path)
+    found = tables(levels, [], tmp_path)
     anchors = {cell.anchor: row for row in found["runs"].rows for cell in row if cell.anchor}
     for row in found["table-2"].rows:
         for cell in row[3:]:
@@ -80,7 +80,7 @@ def test_a_cell_that_nobody_ran_is_empty_and_a_row_of_them_is_left_out(tmp_path)
         level(result("fedavg"), benchmark="mnist", stragglers=10.0),
         level(result("mine"), benchmark="own"),
     ]
-    grid = tables(levels, {}, tmp_path)["table-2"]
+    grid = tables(levels, [], tmp_path)["table-2"]
     assert [cell.text for cell in grid.head[3:]] == ["MNIST, 10 %", "Synthetic (0, 0), 30 %"]
     title = "Accuracy, final, on held-out data"
     assert [c.text for c in row_of(grid, title, "FedCore", "ours: paper")] == ["-", "50.0 %"]
@@ -89,27 +89,30 @@ def test_a_cell_that_nobody_ran_is_empty_and_a_row_of_them_is_left_out(tmp_path)
 
 
 def test_what_the_paper_does_not_have_has_no_table_two(tmp_path):
-    found = tables([level(result("fedcore"), benchmark="own")], {}, tmp_path)
+    found = tables([level(result("fedcore"), benchmark="own")], [], tmp_path)
     assert list(found) == ["results-own-30-paper-1", "runs"]
-    assert "table-2" not in tables([level(result("fedcore"), stragglers=20.0)], {}, tmp_path)
+    assert "table-2" not in tables([level(result("fedcore"), stragglers=20.0)], [], tmp_path)
 
 
 def test_table_one_has_the_papers_row_where_there_is_one(tmp_path):
     sizes = {"counted": "training samples", "clients": 30, "samples": 20101, "mean": 670.03}
     sizes |= {"std": 1148.4, "least": 56, "median": 150, "most": 5000}
-    grid = tables([], {"synthetic-1-1": sizes, "own": sizes}, tmp_path)["table-1"]
+    fewer = sizes | {"clients": 12}
+    pairs = [("synthetic-1-1", sizes), ("synthetic-1-1", fewer), ("own", sizes)]
+    grid = tables([], pairs, tmp_path)["table-1"]
     texts = [[cell.text for cell in row] for row in grid.rows]
     ours = ["ours: training samples", "30", "20,101", "670", "1,148", "56", "150", "5,000"]
     assert texts == [
         ["Synthetic (1, 1)", "paper", "30", "20,101", "670", "1,148", "", "", ""],
         ["Synthetic (1, 1)", *ours],
+        ["Synthetic (1, 1)", ours[0], "12", *ours[2:]],
         ["own", *ours],
     ]
 
 
 def test_every_run_has_its_folder_as_seen_from_the_page(tmp_path):
     one = result("fedcore", job=Job(tmp_path / "runs" / "a", {}, {}))
-    grid = tables([level(one)], {}, tmp_path / "page")["runs"]
+    grid = tables([level(one)], [], tmp_path / "page")["runs"]
     (row,) = grid.rows
     assert [cell.text for cell in row[:5]] == [
         "paper",
@@ -125,6 +128,6 @@ def test_every_run_has_its_folder_as_seen_from_the_page(tmp_path):
 def test_tables_of_many_columns_have_names_of_their_own(tmp_path, targets):
     reached = [{"target": n / 20, "seconds": 3.0} for n in range(targets)]
     cost = {"deadline_seconds": 4.0, "slow_clients": 1, "clients": 5, "time_to_accuracy": reached}
-    found = tables([level(result("fedcore", **cost))], {}, tmp_path)
+    found = tables([level(result("fedcore", **cost))], [], tmp_path)
     titles = [cell.text for name in found if "costs" in name for cell in found[name].head]
     assert sum("Seconds" in title for title in titles) == targets

@@ -30,13 +30,15 @@ def write_page(jobs: Sequence[Job], folder: Path) -> tuple[list[Level], dict[str
     """Write the page of ``jobs`` into a folder; gives their levels, and its tables by name."""
     levels = levels_of(jobs)
     runs = [run for level in levels for run in level.runs]
-    sizes = {run["benchmark"]: own for run in runs if (own := run["job"].content.get("data"))}
+    every = ((run["benchmark"], run["job"].content.get("data")) for run in runs)
+    sizes = [*{str(one): one for one in every if one[1]}.values()]
     grids = tables(levels, sizes, folder)
     html = {name: to_html(grid, name) for name, grid in grids.items()}
     told = [f"{title_of(a.benchmark)}, {a.variant}: {x}" for a in levels for x in remarks(a.runs)]
     told += [text for job in jobs for text in step_size_remarks(job.content["step_sizes"])]
     names = {run["strategy"]: strategy_title(run["strategy"]) for run in runs}
-    bins = {title_of(name): found["bins"] for name, found in sizes.items()}
+    named = ((f"{title_of(name)}, {own['clients']:,} clients", own) for name, own in sizes)
+    bins = {f"{label}, {own['samples']:,} samples": own["bins"] for label, own in named}
     data = {"strategies": names, "panels": [*map(charts, levels)], "sizes": bins}
     kept = [job.content["environment"].items() for job in jobs]
     versions = ", ".join(dict.fromkeys(f"{name} {value}" for own in kept for name, value in own))

@@ -18,9 +18,10 @@ STATISTICS |= {"final_test_accuracy": ("Accuracy, final, on held-out data", 2)}
 STATISTICS |= {"mean_round_time": ("Mean round, in deadlines", 1)}
 OF_A_RUN = {"final_test_accuracy": "Final accuracy", "final_train_loss": "Training loss"}
 OF_A_RUN |= {"mean_round_time": "Mean round", "max_round_time": "Longest round"}
+Sizes = Sequence[tuple[str, Any]]  # benchmarks, and the data of jobs; data may differ on one
 
 
-def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> dict[str, Grid]:
+def tables(levels: Sequence[Level], sizes: Sizes, place: Path) -> dict[str, Grid]:
     """All tables that there is something for, by name, for a page in the folder ``place``."""
     found = {}
     rows: list[list[Cell]] = []
@@ -42,11 +43,11 @@ def tables(levels: Sequence[Level], sizes: Mapping[str, Any], place: Path) -> di
     return {**table_one(sizes), **_table_two(ours), **found}
 
 
-def table_one(sizes: Mapping[str, Any]) -> dict[str, Grid]:
+def table_one(sizes: Sizes) -> dict[str, Grid]:
     """Clients and samples in the paper's Table 1 and here, where jobs have written it."""
     rows = []
-    for name, found in sizes.items():
-        if name in paper.benchmarks():
+    for place, (name, found) in enumerate(sizes):
+        if name in paper.benchmarks() and name not in dict(sizes[:place]):
             printed = (f"{value:,}" for value in find(name).module.PAPER[name])
             rows.append([paper.title_of(name), "paper", *printed, "", "", ""])
         counts = (f"{found[size]:,.0f}" for size in SIZES)
