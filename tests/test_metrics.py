@@ -133,6 +133,12 @@ def test_f1_of_one_number_a_sample_is_that_of_its_sign(kind):
         assert value("f1", SCORES[:, :1], targets.reshape(shape)) == pytest.approx(expected)
 
 
+def test_f1_of_numbers_that_are_no_labels_is_refused():
+    """Those above a half were taken for one class, and the rest for the other."""
+    with pytest.raises(BadData, match="metric needs classes, or labels of 0 and 1"):
+        value("f1", SCORES[:, :1], torch.linspace(-1, 3, 200))
+
+
 def test_what_goes_by_classes_needs_two_of_them():
     for name in ("top-5", "perplexity"):
         with pytest.raises(BadData, match="needs scores of two classes or more"):

@@ -113,7 +113,9 @@ def _top(most: int, outputs: Tensor, targets: Tensor) -> Tensor:
 def _f1(outputs: Tensor, targets: Tensor) -> Tensor:
     if outputs.shape in (targets.shape, (*targets.shape, 1)):
         outputs, targets = fitted(outputs, targets)
-        guessed, true = outputs > 0, targets > 0.5
+        if not ((targets == 0) | (targets == 1)).all():
+            raise BadData("metric needs classes, or labels of 0 and 1")
+        guessed, true = outputs > 0, targets == 1
     else:
         scores, classes = _counted(outputs, targets)
         there = torch.unique(torch.cat([scores.argmax(1), classes]))

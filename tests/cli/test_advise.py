@@ -165,6 +165,7 @@ def test_where_no_trial_comes_near_it_says_so():
     ("source", "options", "sentence"),
     [
         ("synthetic-1-1", {"budget": 0}, "budget must be above 0, got 0"),
+        ("synthetic-1-1", {"budget": "a"}, "budget must be"),
         ("synthetic-1-1", {"model_bytes": -1}, "model_bytes must be at least 0"),
         ("synthetic-1-1", {"strategies": "fedavg,fedcore"}, "strategies must be one here"),
         ("synthetic-1-1", {"stragglers": [10, 30]}, "stragglers must be one here"),
@@ -173,6 +174,8 @@ def test_where_no_trial_comes_near_it_says_so():
         ("synthetic-9", {}, "benchmark must look like"),
         ("nowhere", {}, "no benchmark named 'nowhere'"),
         ("nowhere.csv", {}, "cannot be read"),
+        (pathlib.Path("nowhere.csv"), {}, "cannot be read"),
+        (["nowhere"], {}, "no benchmark named"),
         ("nowhere.py", {}, "no dataset file at 'nowhere.py'"),
     ],
 )

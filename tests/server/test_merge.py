@@ -100,6 +100,12 @@ def test_a_merge_function_of_an_earlier_version_is_refused_in_a_sentence():
         Strategy(lambda client, deadline, epochs: SIT_OUT, lambda params, updates: params)
 
 
+@pytest.mark.parametrize("plan", [lambda client, seconds: SIT_OUT, lambda: SIT_OUT])
+def test_a_plan_of_other_arguments_is_refused_with_a_remedy(plan):
+    with pytest.raises(BadOption, match=r"plan of a Strategy takes a client, .*own_strategy\.py"):
+        Strategy(plan, aggregation("mean"))
+
+
 def test_answers_against_the_model_each_began_from():
     """w_i - w^v: 5 - 1 and 2 - 3."""
     seen = []

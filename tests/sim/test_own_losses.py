@@ -231,7 +231,7 @@ def test_a_loss_and_a_metric_from_files(tmp_path):
         ({"learning_rate": "0.1,0.2"}, "learning_rate is chosen by an accuracy, got 2 with loss"),
         ({"executor": "compiled"}, "executor 'compiled' trains chains of .* by cross-entropy"),
         ({"loss": "bcee"}, "no loss named 'bcee'; did you mean 'bce'"),
-        ({"metrics": ("f1",)}, None),
+        ({"metrics": ("f1",)}, "metric needs classes, or labels of 0 and 1"),
         ({"metrics": ("accuracy",)}, None),
         ({"metrics": ("perplexity",)}, "a class for every row of scores"),
         ({"loss": "cross-entropy"}, "labels of client 0 must be one class per sample"),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedcore.sim.world import World, build_strategy, build_world, simulate_round
 from fedcore.sources.benchmark import find
 from fedcore.sources.clients import sizes_of
 from fedcore.threads import one_thread_each
-from fedcore.values import MANY, above_zero, at_least, whole_number
+from fedcore.values import MANY, above_zero, at_least, convert, whole_number
 
 # What is advised on, unless it is said otherwise; stragglers make the deadline τ to compare with.
 ADVISED = {"strategies": "tempo", "stragglers": 30.0}
@@ -70,7 +71,7 @@ def shown(number: float) -> str:
 
 @one_thread_each()
 def advise(
-    source: str,
+    source: str | Path,
     *,
     budget: float = 15.0,
     model_bytes: int = 0,
@@ -84,6 +85,7 @@ def advise(
     file of ``speeds`` with links and a last column ``samples`` there is the arithmetic, for a model
     of so many bytes. The options are those of ``fedcore compare``; ``tell`` hears what is tried.
     """
+    source, budget = str(source), convert("budget", budget, float)
     above_zero("budget", budget)
     whole_number("model_bytes", model_bytes, 0)
     csv = source.endswith(".csv")

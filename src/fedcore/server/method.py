@@ -107,6 +107,11 @@ class Strategy:
             takes = "merge of a Strategy takes the server's state alone and gives what has add"
             wrap = "wrap a function of (state, answers) in server.merge.all_at_once"
             raise BadOption(f"{takes} and finish; {wrap}") from None
+        try:
+            inspect.signature(self.plan).bind(None, None, None)
+        except TypeError:
+            told = "plan of a Strategy takes a client, the seconds of its work and the epochs"
+            raise BadOption(f"{told}; see examples/own_strategy.py") from None
 
 
 def full_seconds(profiles: Profiles, epochs: int, model_bytes: int = 0) -> NDArray[np.float64]:
