@@ -147,4 +147,4 @@ class Fleet(Mapping[ClientId, ClientProfile]):
         """Know again what a checkpoint holds."""
         self.names, self.norms = list(saved["names"]), list(saved["norms"])
         self.nodes = [Node(**node) for node in saved["nodes"]]
-        self.rounds = [list(one) for one in saved.get("rounds", [])]  # none before 0.5
+        self.rounds = [list(one) for one in saved.get("rounds", [])]  # or of an earlier version

@@ -161,7 +161,7 @@ class OutputFolder:
     def _rewrite(self) -> None:
         text, self._check = to_lines(to_row(run, r) for run, own in self.runs.items() for r in own)
         _write(self.path / ROUNDS, text)
-        with suppress(FileNotFoundError):  # of versions before 0.4
+        with suppress(FileNotFoundError):  # as in folders of an earlier version
             text = (self.path / EVENTS).read_text("utf-8", errors="replace")
             _write(self.path / EVENTS, "".join(filter(self._is_known, text.splitlines(True))))
 
