@@ -3,6 +3,7 @@
 import math
 import pathlib
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -48,6 +49,17 @@ def test_epochs_and_shares_follow_from_the_kth_time():
 def test_k_is_a_share_of_those_drawn(on_time, epochs):
     cohort = [ClientProfile(100, speed) for speed in (10.0, 4.0, 1.0, 0.5)]
     assert plans_of(cohort, on_time=on_time)[0].phases == (Phase(epochs),)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_sets_the_time_trains_the_whole_model(seed):
+    """m / c + d + u, less d and u again, may be less than m / c by a rounding error."""
+    draws = np.random.default_rng(seed)
+    pairs = zip(draws.integers(1, 500, 5).tolist(), draws.uniform(0.1, 3, (5, 3)), strict=True)
+    cohort = [ClientProfile(m, float(c), 1e6 * d, 1e6 * u) for m, (c, d, u) in pairs]
+    times = [one.seconds(one.num_samples, 123_457) for one in cohort]
+    plan = plans_of(cohort, model_bytes=123_457)[times.index(sorted(times)[2])]
+    assert (plan.trained_share, plan.phases) == (1.0, (Phase(1),))
 
 
 def test_sending_counts():
